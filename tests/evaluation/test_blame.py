@@ -245,42 +245,60 @@ def test_an_environment_that_cannot_be_played_again_is_refused_before_anything_i
 ROOT = Path(__file__).parents[2]
 
 
-def tables_of(page: str) -> list[list[list[str]]]:
-    """The rows of the tables below the heading of planted faults, and their heads."""
-    section = (ROOT / page).read_text("utf-8").split("# Planted faults\n")[1].split("\n## ")[0]
+def tables_of(page: str, heading: str) -> list[list[list[str]]]:
+    """The rows of the tables below a heading, and their heads."""
+    section = (ROOT / page).read_text("utf-8").split(f"# {heading}\n")[1].split("\n## ")[0]
     blocks = re.findall(r"(?:^\|.*\n)+", section, re.M)
     return [[line[2:-2].split(" | ") for line in block.splitlines() if "---" not in line] for block in blocks]
 
 
-def test_the_pages_have_what_the_saved_benchmark_of_planted_faults_says() -> None:
-    saved = json.loads((ROOT / "benchmarks/results/planted_faults.json").read_text("ascii"))
-    planted = saved["planted"]
-    scored = [each for each in planted if each["methods"]]
-    assert {each["cost"] >= 0.1 for each in scored} == {True} != {each["cost"] >= 0.1 for each in planted}
+def share_shown(scored: list[Any], method: str, column: str, problems: str) -> str:
+    """How often a method names the member, in all runs or those of an environment or fault."""
+    own = [each for each in scored if column in ("all", each["env"], each["fault"])]
+    guesses = [(each["methods"][problems][method]["named"], each["member"]) for each in own]
+    right, num = (sum(map(f, guesses)) for f in (lambda each: each[0].count(each[1]), lambda each: len(each[0])))
+    low, high = wilson(right, num)
+    return f"{100 * right / num:.0f} [{100 * low:.0f}, {100 * high:.0f}]"
 
-    def shown(method: str, column: str, problems: str) -> str:
-        own = [each for each in scored if column in ("all", each["env"], each["fault"])]
-        guesses = [(each["methods"][problems][method]["named"], each["member"]) for each in own]
-        right, num = (sum(map(f, guesses)) for f in (lambda each: each[0].count(each[1]), lambda each: len(each[0])))
-        low, high = wilson(right, num)
-        return f"{100 * right / num:.0f} [{100 * low:.0f}, {100 * high:.0f}]"
 
-    pages = ("docs/benchmarking.md", "benchmarks/results/benchmarking.md")
-    (by_env,), (by_fault, costs) = map(tables_of, pages)
-    for (_, _, *columns), *rows in (by_env, by_fault):
-        named = {row[0]: row for row in rows}
-        assert set(named) == {*scored[0]["methods"]["20"], "most often at fault"}
-        for method, row in named.items():
-            if method in scored[0]["methods"]["20"]:
-                assert row[2:-2] == [shown(method, column, "20") for column in columns[:-2]]
-                assert row[-1] == shown(method, "all", "5")
-                for calls, problems in ((row[1], "20"), (row[-2], "5")):
-                    asked = [num for each in scored for num in each["methods"][problems][method]["calls"]]
-                    assert calls == f"{sum(asked) / len(asked):,.0f}"
-    said = {(env, fault): cell for env, fault, cell in costs[1:]}
+def check_shares(table: list[list[str]], scored: list[Any]) -> None:
+    """Check a table of how often each method names the member, with its calls."""
+    (_, _, *columns), *rows = table
+    named = {row[0]: row for row in rows}
+    assert set(named) == {*scored[0]["methods"]["20"], "most often at fault"}
+    for method in scored[0]["methods"]["20"]:
+        row = named[method]
+        assert row[2:-2] == [share_shown(scored, method, column, "20") for column in columns[:-2]]
+        assert row[-1] == share_shown(scored, method, "all", "5")
+        for calls, problems in ((row[1], "20"), (row[-2], "5")):
+            asked = [num for each in scored for num in each["methods"][problems][method]["calls"]]
+            assert calls == f"{sum(asked) / len(asked):,.0f}"
+
+
+def check_costs(table: list[list[str]], planted: list[Any]) -> None:
+    """Check a table of what each fault costs."""
+    said = {(env, fault): cell for env, fault, cell in table[1:]}
     for each in planted:
         cell = f"{each['member']} {100 * each['cost']:.1f}"
         assert (cell if each["methods"] else f"({cell})") in said[each["env"], each["fault"]].split(", ")
+
+
+def saved_faults(name: str) -> tuple[dict[str, Any], list[Any]]:
+    """What a run saved, and the faults of it that were sought."""
+    saved = json.loads((ROOT / f"benchmarks/results/{name}.json").read_text("ascii"))
+    scored = [each for each in saved["planted"] if each["methods"]]
+    assert {each["cost"] >= 0.1 for each in scored} == {True} != {each["cost"] >= 0.1 for each in saved["planted"]}
+    return saved, scored
+
+
+def test_the_pages_have_what_the_saved_benchmark_of_planted_faults_says() -> None:
+    saved, scored = saved_faults("planted_faults")
+    planted = saved["planted"]
+    pages = ("docs/benchmarking.md", "benchmarks/results/benchmarking.md")
+    (by_env,), (by_fault, costs) = (tables_of(each, "Planted faults") for each in pages)
+    check_shares(by_env, scored)
+    check_shares(by_fault, scored)
+    check_costs(costs, planted)
     page = (ROOT / pages[0]).read_text("utf-8")
     runs = len(scored[0]["methods"]["20"]["blame"]["named"])
     assert f"{len(scored)} faults, sought in {runs} runs each" in " ".join(page.split())
@@ -293,5 +311,13 @@ def test_the_pages_have_what_the_saved_benchmark_of_planted_faults_says() -> Non
     named = [each["methods"]["20"]["blame"]["named"].count(each["member"]) for each in constant]
     low, high = wilson(sum(named), runs * len(constant))
     assert low <= guess <= high
-    assert f"wrong in half ({shown('blame', 'wrong in half', '20')})" in page
-    assert shown("most unreadable", "mute", "20").startswith("100 ")
+    assert f"wrong in half ({share_shown(scored, 'blame', 'wrong in half', '20')})" in page
+    assert share_shown(scored, "most unreadable", "mute", "20").startswith("100 ")
+
+
+def test_the_results_have_what_the_saved_benchmark_of_trained_teams_says() -> None:
+    saved, scored = saved_faults("planted_faults_trained")
+    by_env, by_fault, costs = tables_of("benchmarks/results/benchmarking.md", "Faults planted in trained teams")
+    check_shares(by_env, scored)
+    check_shares(by_fault, scored)
+    check_costs(costs, saved["planted"])

@@ -347,6 +347,9 @@ def test_the_references_are_complete() -> None:
     alone = {form.title for form in archives.ALONE}
     assert references.keys() == {archives.EXPERT_ITERATION, archives.SUPERVISED, *alone}
     assert all(len(reference["successes"]) == 500 for reference in references.values())
+    page = (QUICKSTART.parents[1] / "docs/quickstart.md").read_text("utf-8")
+    assert interval_table({name: each["successes"] for name, each in references.items()}).split("\n", 1)[1] in page
+    assert f"about {next(iter(references.values()))['tokens']:,} tokens each" in page
 
 
 def run(folder: Path, script: str, *arguments: str, timeout: int) -> str:
