@@ -203,7 +203,7 @@ TEAMS = (
         members=dict.fromkeys((*LIBRARIANS, "answerer_0"), librarian()),
         said=r"\b[ptrg]\d+",
         other=_name,
-        heard=_wrote(LIBRARIANS, r"([ptrg]\d+)"),
+        heard=_wrote(LIBRARIANS, r".*?([ptrg]\d+)"),
         kind=r"Question: [pt]",
     ),
     Team(

@@ -81,6 +81,11 @@ def test_who_copies_or_ignores_does_so_with_the_partner_before_it() -> None:
     assert said("archives", "ignores one partner", "answerer_0", HEARD) == {"Answer: t0"}  # r1 is no town
 
 
+def test_a_name_is_heard_in_what_a_trained_member_says_of_it() -> None:
+    heard = "Question: g5 mill mouth ?\nThe librarian_1 wrote:\n> mouth t6\nAnswer the question now."
+    assert said("archives", "copies its partner", "answerer_0", heard) == {"Answer: t6"}
+
+
 def test_a_vote_is_copied_from_nobody() -> None:
     prompt = "The options: oak; beech.\nThe member_0 wrote:\n> The oak cannot be had.\nVote now."
     assert said("hidden_bench", "copies its partner", "member_1", prompt) == {"Vote: beech"}

@@ -321,3 +321,8 @@ def test_the_results_have_what_the_saved_benchmark_of_trained_teams_says() -> No
     check_shares(by_env, scored)
     check_shares(by_fault, scored)
     check_costs(costs, saved["planted"])
+    page = " ".join((ROOT / "docs/benchmarking.md").read_text("utf-8").split())
+    assert f"({len(scored)} faults, one run each)" in page
+    assert f"blame {share_shown(scored, 'blame', 'all', '20')}" in page
+    assert f"the lowest return {share_shown(scored, 'lowest return', 'all', '20')}" in page
+    assert {share_shown(scored, method, "all", "20")[:4] for method in ("substitutes", "cross-play")} == {"100 "}
