@@ -199,9 +199,11 @@ class Players:
 
 def trained(folder: Path) -> Players:
     """Players of a team that was trained, on the task and with the settings of its training."""
-    saved = read_team(folder)
+    saved, known = read_team(folder), {f"{team.env}_v0": team for team in TEAMS}
+    if saved.environment not in known:
+        raise ValueError(f"{saved}; expected one of {', '.join(known)}. Name another team.")
     (settings,) = saved.settings[saved.environment]
-    team = replace({f"{team.env}_v0": team for team in TEAMS}[saved.environment], settings=settings)
+    team = replace(known[saved.environment], settings=settings)
     own = AgentSpec("team", str(folder), {})
     roles = roles_of(pettingllms_envs.make(team.env, **settings))
     specs = {name: spec_of(own, name, roles[name], {}) for name in team.members}
@@ -397,8 +399,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--runs", type=int, default=2, help="in which each fault is sought (2)")
     parser.add_argument("--episodes", type=int, default=200, help="that say what a fault costs (200)")
     parser.add_argument("--slip", type=float, default=SLIP, help="share of replies that are wrong anyway (0.05)")
-    parser.add_argument("--only", choices=[team.env for team in TEAMS], help="one team")
-    parser.add_argument("--trained", nargs="+", type=Path, metavar="FOLDER", help="teams that were trained and saved")
+    teams = parser.add_mutually_exclusive_group()
+    teams.add_argument("--only", choices=[team.env for team in TEAMS], help="one team")
+    teams.add_argument("--trained", nargs="+", type=Path, metavar="FOLDER", help="teams that were trained and saved")
     parser.add_argument("--json", type=Path, metavar="FILE", help="save what was found after each run")
     parser.add_argument("--saved", type=Path, metavar="FILE", help="print this file's tables instead")
     given = parser.parse_args(arguments)
