@@ -91,22 +91,26 @@ class Tail:
     p99_ms: float
     max_ms: float
     limit_ms: float = 5.0
+    absent: str = ""
 
     @property
     def met(self) -> bool:
         """Whether the 99th percentile is within its limit."""
-        return self.p99_ms <= self.limit_ms
+        return not self.absent and self.p99_ms <= self.limit_ms
 
     def cells(self) -> tuple[str, ...]:
         """The row of the table."""
-        spread = f"p50 {self.p50_ms:.3f} ms, max {self.max_ms:.2f} ms, {self.resets} seeds"
         goal = f"p99 <= {self.limit_ms:g} ms"
+        if self.absent:
+            return self.name, "-", "-", self.absent, goal, "NOT MEASURED"
+        spread = f"p50 {self.p50_ms:.3f} ms, max {self.max_ms:.2f} ms, {self.resets} seeds"
         return self.name, "-", f"p99 {_us(1000 * self.p99_ms)}", spread, goal, _verdict(self.met)
 
     def figure(self) -> Figure:
         """What is saved of it."""
         goal = f"<= {self.limit_ms:g} ms"
-        return Figure(name=f"{self.name}, p99", unit="ms", ours=(self.p99_ms,), goal=goal, met=self.met)
+        ours = () if self.absent else (self.p99_ms,)
+        return Figure(name=f"{self.name}, p99", unit="ms", ours=ours, goal=goal, met=self.met, absent=self.absent)
 
 
 def compare(pair: Pair, rounds: int, first_seed: int) -> Compared:
@@ -117,9 +121,11 @@ def compare(pair: Pair, rounds: int, first_seed: int) -> Compared:
     try:
         peer = pair.peer.open()
     except ImportError as error:
-        if not pair.peer.needs:
+        if pair.peer.needs:
+            return Compared(pair, absent=f"not installed ({error}): {how_to_install(pair.peer.needs)}")
+        if not is_an_extra(error):
             raise
-        return Compared(pair, absent=f"not installed ({error}): {how_to_install(pair.peer.needs)}")
+        return Compared(pair, absent=str(error))
     ours = pair.ours.open()
     peer_us: list[float] = []
     ours_us: list[float] = []
@@ -135,7 +141,13 @@ def tail(name: str, split: str, seeds: Iterable[int]) -> Tail:
 
     An environment without the split has the same instances in each.
     """
-    env = pettingllms_envs.make(name)
+    row = f"reset, {name}, {split}"
+    try:
+        env = pettingllms_envs.make(name)
+    except ImportError as error:
+        if not is_an_extra(error):
+            raise
+        return Tail(row, 0, math.nan, math.nan, math.nan, absent=str(error))
     options = {"split": split} if split in env.metadata["reset_options"].get("split", ()) else None
     took = []
     for seed in seeds:
@@ -143,7 +155,12 @@ def tail(name: str, split: str, seeds: Iterable[int]) -> Tail:
         env.reset(seed=seed, options=options)
         env.last()
         took.append(1000 * (time.process_time() - begin))
-    return Tail(f"reset, {name}, {split}", len(took), percentile(took, 50), percentile(took, 99), max(took))
+    return Tail(row, len(took), percentile(took, 50), percentile(took, 99), max(took))
+
+
+def is_an_extra(error: ImportError) -> bool:
+    """Whether an environment says so that an extra is not installed, with the command that installs it."""
+    return not isinstance(error, ModuleNotFoundError) and "pip install" in str(error)
 
 
 def percentile(values: Iterable[float], percent: float) -> float:

@@ -93,16 +93,16 @@ class Team(AECEnv):
         else:
             self._take(self._taken + 1, _number(action))
 
-    def snapshot(self) -> int:
-        """How many decisions were taken."""
-        return self._taken
+    def snapshot(self) -> tuple[int, float]:
+        """How many decisions were taken, and what the last one was worth."""
+        return self._taken, self._reward
 
-    def restore(self, snapshot: int) -> None:
+    def restore(self, snapshot: tuple[int, float]) -> None:
         """Go back to that."""
-        self._take(snapshot, 0.0)
+        self._take(*snapshot)
 
     def _take(self, taken: int, reward: float) -> None:
-        self._taken = taken
+        self._taken, self._reward = taken, reward
         self.agents = list(self.possible_agents)
         self.agent_selection = self.agents[taken % len(self.agents)]
         self.rewards = dict.fromkeys(self.agents, reward)

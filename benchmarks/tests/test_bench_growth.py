@@ -72,6 +72,16 @@ def test_a_team_takes_its_roles_in_turn_for_its_turns() -> None:
     assert seen == ["role0_0", "role1_0", "role2_0"] * 2
 
 
+def test_a_team_is_put_back_with_its_rewards():
+    env = Team(Load(roles=2, turns=2, prompt=2))
+    env.reset(seed=5)
+    env.step("1")
+    then = env.snapshot()
+    env.step("0")
+    env.restore(then)
+    assert (env.agent_selection, env.rewards) == ("role1_0", {"role0_0": 1.0, "role1_0": 1.0})
+
+
 def test_a_rollout_is_timed_and_its_memory_is_what_its_records_take() -> None:
     small, large = (rollout_cost(Load(instances=number, candidates=2, turns=1), rounds=2) for number in (2, 64))
     assert len(small.seconds) == 2
