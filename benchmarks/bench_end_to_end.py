@@ -27,7 +27,7 @@ from typing import Any
 from unittest import mock
 
 import torch
-from bench_step import CANDIDATES, SIZES, arguments, make_base
+from bench_step import CANDIDATES, SIZES, arguments, letters, make_base
 from datasets import Dataset
 from figures import Figure, write
 from transformers import PrinterCallback, TrainerCallback
@@ -78,12 +78,6 @@ class Reward:
             self.env.step(completion[0]["content"])
             rewards.append(float(self.env.rewards[agent]))
         return rewards
-
-
-def letters(completions: list[Any], **_: Any) -> list[float]:
-    """Share of characters below "P", paid in addition: what replies of random weights differ in."""
-    texts = [completion[0]["content"] for completion in completions]
-    return [sum(character < "P" for character in text) / max(len(text), 1) for text in texts]
 
 
 class Steps(TrainerCallback):

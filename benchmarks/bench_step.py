@@ -34,6 +34,8 @@ from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 
 DECISIONS, CANDIDATES = 64, 8
 GOAL = 0.05
+FLAT = 0.05
+"""Most groups of a step without an advantage, of which there is no update to measure."""
 INSIDE = ("generation", "forward", "backward", "environment")
 SPECIAL = ("<|pad|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>")
 CHAT_TEMPLATE = (
@@ -111,10 +113,21 @@ class Steps(TrainerCallback):
         """A step is over: it was logged."""
         if logs.get("rollout/decisions", 2) != 2:
             raise ValueError(f"an episode of {logs['rollout/decisions']} decisions, expected 2")
+        if logs.get("frac_reward_zero_std", 0.0) > FLAT:
+            raise ValueError(
+                f"{logs['frac_reward_zero_std']:.0%} of the groups have no advantage, expected {FLAT:.0%} at most: "
+                "they are not trained on"
+            )
         now, seconds = self.clock.now(), dict(self.clock.seconds)
         parts = {name: value - self._before.get(name, 0.0) for name, value in seconds.items()}
         self.steps.append(Step(now - self._began, parts))
         self._began, self._before = now, seconds
+
+
+def letters(completions: list[Any], **_: Any) -> list[float]:
+    """Share of characters below "P": what replies of random weights differ in, so that every group has an update."""
+    texts = [completion[0]["content"] for completion in completions]
+    return [sum(character < "P" for character in text) / max(len(text), 1) for text in texts]
 
 
 def now() -> float:
@@ -226,6 +239,7 @@ def ours(base: Path, layout: str, *, num_steps: int, length: int) -> list[Step]:
             max_turns=1, **arguments(base, num_steps=num_steps, length=length, passes=num_rows * CANDIDATES // 8)
         ),
         Dataset.from_dict({"seed": list(range(num_rows * num_steps))}),
+        reward_funcs=letters,
         policies=layout,
         peft_config=LoraConfig(r=8, target_modules="all-linear") if layout == "lora" else None,
         callbacks=[seen],
@@ -234,13 +248,13 @@ def ours(base: Path, layout: str, *, num_steps: int, length: int) -> list[Step]:
 
 
 def trls(base: Path, *, num_steps: int, length: int, lora: bool) -> list[Step]:
-    """TRL's `GRPOTrainer` on as many prompts, the reward a count of letters."""
+    """TRL's `GRPOTrainer` on as many prompts."""
     clock = Clock(now)
     seen = Steps(clock)
     shown = prompts(DECISIONS // 2 * num_steps)
     trainer = GRPOTrainer(
         str(base),
-        reward_funcs=lambda completions, **_: [float(c[0]["content"].count("U")) for c in completions],
+        reward_funcs=letters,
         args=GRPOConfig(**arguments(base, num_steps=num_steps, length=length, passes=DECISIONS * CANDIDATES // 8)),
         train_dataset=Dataset.from_dict({"prompt": shown}),
         peft_config=LoraConfig(r=8, target_modules="all-linear") if lora else None,

@@ -32,8 +32,7 @@ from typing import Any
 import torch
 from accelerate import PartialState
 from accelerate.utils import DistributedType
-from bench_end_to_end import letters
-from bench_step import SIZES, make_base, prompts
+from bench_step import SIZES, letters, make_base, prompts
 from datasets import Dataset
 from figures import Figure, write
 from peft import LoraConfig

@@ -42,3 +42,12 @@ def test_nested_calls_are_counted_once_and_passes_inside_a_generation_are_genera
 def test_outside_is_what_no_part_accounts_for() -> None:
     step = bench_step.Step(10.0, {"generation": 5.0, "forward": 2.0, "backward": 1.0, "environment": 0.5})
     assert step.outside == 1.5
+
+
+def test_a_step_of_groups_without_an_advantage_is_not_measured() -> None:
+    steps = bench_step.Steps(bench_step.Clock(lambda: 0.0))
+    steps.on_train_begin()
+    steps.on_log(None, None, None, {"frac_reward_zero_std": 0.04})
+    with pytest.raises(ValueError, match="100% of the groups have no advantage"):
+        steps.on_log(None, None, None, {"frac_reward_zero_std": 1.0})
+    assert len(steps.steps) == 1
