@@ -108,7 +108,7 @@ frameworks: ## play the examples of programs with their libraries, an environmen
 	@OMP_NUM_THREADS=$(OMP_NUM_THREADS) .bench/langgraph/bin/python -m pytest -m frameworks -W ignore \
 	  tests/trl/trainer/test_program_training.py tests/trl/checkpoints/test_program_kill.py tests/trl/trainer/test_two_ranks.py $(ARGS)
 
-bench: $(INSTALLED) ## measure everything beside its peers, a quarter of an hour (ARGS="--only envs,update")
+bench: $(INSTALLED) ## measure everything beside its peers, 45 minutes (ARGS="--only envs,update")
 	@$(BIN)/python benchmarks/suite.py $(ARGS)
 
 bench-gpu: $(INSTALLED) ## the same for what a GPU changes, on one, an hour (ARGS=--dry-run: what it would run)

@@ -2,7 +2,7 @@
 
     python benchmarks/quotes.py          # writes them anew
 
-A line `<!-- saved: MACHINE SUITE -->` stands before each, such as `<!-- saved: amd-epyc-2-cores update -->`. Figures
+A line `<!-- saved: MACHINE SUITE -->` stands before each, such as `<!-- saved: intel-xeon-processor-2-cores update -->`. Figures
 without a peer are left out where they miss no goal. `tests/test_saved_figures.py` holds the pages to the files.
 """
 

@@ -41,9 +41,9 @@ def test_a_table_has_the_newest_figures_of_the_machine_and_where_they_are_from(t
 
 
 def test_a_page_keeps_what_is_around_its_tables() -> None:
-    text = "Before.\n\n<!-- saved: amd-epyc-2-cores step -->\n| old |\n|---|\n\nAfter.\n"
+    text = "Before.\n\n<!-- saved: intel-xeon-processor-2-cores step -->\n| old |\n|---|\n\nAfter.\n"
     found = quoted(text, BENCHMARKS)
-    assert found.startswith("Before.\n\n<!-- saved: amd-epyc-2-cores step -->\n| [2026-")
+    assert found.startswith("Before.\n\n<!-- saved: intel-xeon-processor-2-cores step -->\n| [2026-")
     assert found.endswith(" |\n\nAfter.\n")
     assert quoted(found, BENCHMARKS) == found
 
