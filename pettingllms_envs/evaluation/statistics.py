@@ -234,12 +234,12 @@ def paired_interval(both: int, first: int, second: int, neither: int, confidence
 def difference_interval(differences: Sequence[float], confidence: float = 0.95) -> Interval:
     """Interval of the mean of differences in [-1, 1], one for each problem, by the bootstrap.
 
-    If all are 0 the bootstrap is degenerate; then the share of problems that differ is bounded by Wilson's interval of
-    0, and each differs by at most 1.
+    If all are equal the bootstrap is degenerate; then the share of problems with another one is bounded by Wilson's
+    interval of 0, and each is by at most 1 away.
     """
-    if not any(differences):
+    if len(set(differences)) == 1:
         most = wilson(0, len(differences), confidence)[1]
-        return -most, most
+        return max(-1.0, differences[0] - most), min(1.0, differences[0] + most)
     return bootstrap(differences, confidence)
 
 

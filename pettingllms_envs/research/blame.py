@@ -174,9 +174,6 @@ def _gain(name: str, found: Sequence[tuple[str, float]]) -> dict[str, float]:
     each = means if len(means) > 1 else [gain for _, gain in found]
     mean = sum(each) / len(each)
     low, high = difference_interval(each) if name == "success" else studentized_bootstrap(each)
-    if name == "success" and low == high:  # all are equal
-        miss = wilson(0, len(each))[1]
-        low, high = max(-1.0, mean - miss), min(1.0, mean + miss)
     return {"mean": mean, "low": low, "high": high}
 
 

@@ -1,6 +1,7 @@
 """The report of a study: what it compares, what it says where the data cannot tell, and its curves."""
 
 import dataclasses
+import itertools
 import json
 import random
 import re
@@ -28,7 +29,7 @@ from pettingllms_envs.research.studies.analysis import (
 from pettingllms_envs.research.studies.curves import band
 from pettingllms_envs.research.studies.paired import compare
 from pettingllms_envs.research.studies.report import blocks
-from pettingllms_envs.research.studies.results import CellResult, Outline, read, save, save_outline
+from pettingllms_envs.research.studies.results import CellResult, Outline, label, read, save, save_outline
 
 
 def complete(tmp_path: Path) -> Path:
@@ -206,9 +207,42 @@ def test_the_tuned_setting_is_the_best_mean_over_seeds_and_of_equal_ones_the_fir
     assert table.rows == [["grid", "ours", "25.0%", "25.0%", "75.0%"]]
     assert [isinstance(cell, Bold) for cell in table.rows[0]] == [False, False, False, False, True]
     text = markdown(list(blocks(read_results(folder))))
-    assert "The best setting is the first or the last that was tried for ours in grid" in text
+    assert "has the least or the greatest number that was tried for ours in grid (learning_rate); a better" in text
     runs[0].cell.path(folder).unlink()
     assert tuned(read_results(folder), "grid", "ours") is None
+
+
+@pytest.mark.parametrize(
+    ("best", "at_ends"),
+    [((2, 4, "a"), ""), ((1, 4, "a"), "ours in grid (rate)"), ((3, 1, "b"), "ours in grid (rate)"), ((2, 1, "a"), "")],
+)
+def test_the_ends_of_a_grid_are_those_of_each_number_with_more_than_two_values(
+    best: tuple[object, ...], at_ends: str, tmp_path: Path
+) -> None:
+    names = ("rate", "passes", "kind")
+    grid = [dict(zip(names, values, strict=True)) for values in itertools.product((1, 2, 3), (1, 4), "abc")]
+    tuning = {"seeds": [8], "split": "validation", "num_instances": 2, "tokens": 500, "settings": [*map(label, grid)]}
+    runs = [
+        result("ours", 8, "11" if tuple(each.values()) == best else "00", phase="tuning", setting=each)
+        for each in grid
+    ]
+    text = markdown(list(blocks(read_results(write(tmp_path, *runs, plan=outline(tuning=tuning))))))
+    assert (f"that was tried for {at_ends}; a better" if at_ends else "was evaluated") in text
+    assert ("may lie beyond" in text) == bool(at_ends)
+
+
+def test_no_seeds_are_said_to_be_needed_that_are_there_and_none_to_be_unfinished_that_are_not_planned(
+    tmp_path: Path,
+) -> None:
+    # Each seed differs by 0.25 of 4 instances: no other seed would change that, but other instances might.
+    named = [{"environment": "grid", "methods": ["theirs", "untrained"]}]
+    plan = dataclasses.replace(with_primary(("ours", "theirs")), secondary=named, seeds=[1], primary_seeds=[1, 2])
+    runs = [result("ours", 1, "1110"), result("ours", 2, "1110"), result("theirs", 1, "1100")]
+    folder = write(tmp_path, *runs, result("theirs", 2, "1100"), result("untrained", 1, "0000"), plan=plan)
+    text = markdown(list(blocks(read_results(folder))))
+    assert "* grid: Cannot tell whether ours or theirs does better: +25.0 points [+0.0, +75.0].\n" in text
+    assert "Too few seeds for 1 secondary comparison: both methods need the same two." in text
+    assert "no verdict is final" not in text
 
 
 def test_a_method_is_tuned_among_its_own_settings_in_the_table_of_all(tmp_path: Path) -> None:

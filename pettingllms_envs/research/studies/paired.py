@@ -22,7 +22,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from pettingllms_envs.evaluation.statistics import sign_flips
+from pettingllms_envs.evaluation.statistics import difference_interval, sign_flips
 
 
 Interval = tuple[float, float]
@@ -120,7 +120,10 @@ def student_quantile(probability: float, freedom: int) -> float:
 
 
 def bootstrap(differences: Successes, confidence: float, *, seed: int = 0) -> Interval:
-    """Percentile interval of the mean over resampled rows and columns, each on their own. (S, N)"""
+    """Percentile interval of the mean over resampled rows and columns, each on their own; where all differences are
+    equal, and that is a point, `difference_interval` of the columns. (S, N)"""
+    if np.ptp(differences) == 0.0:
+        return difference_interval(differences[0].tolist(), confidence)
     rows, columns = _weights(*differences.shape, seed)
     means = ((rows @ differences) * columns).sum(axis=1)  # (B,)
     low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])

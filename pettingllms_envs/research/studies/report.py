@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 from pettingllms_envs.reports.blocks import Block, Bold, Heading, Items, Paragraph, Picture, Table
 from pettingllms_envs.research.studies import analysis, curves, power
@@ -91,9 +92,11 @@ def _named(results: analysis.StudyResults, kind: str) -> Iterator[Block]:
     ]
     done = {(each.environment, each.first, each.method): len(each.seeds) for each in found}
     num_open = sum(
-        done.get((each["environment"], *each["methods"]), 0) < len(seeds)
+        done.get((each["environment"], *each["methods"]), 0) < len(seeds) > 1
         for each, seeds in zip(comparisons, wanted, strict=True)
     )
+    if num_few := sum(len(seeds) < 2 for seeds in wanted):
+        yield Paragraph(f"Too few seeds for {_comparisons(num_few, f'{kind} ')}: both methods need the same two.")
     if num_open:
         yield Paragraph(
             f"Not all seeds of {_comparisons(num_open, f'{kind} ')} are finished; before that no verdict is final."
@@ -206,7 +209,7 @@ def _in_words(difference: analysis.Difference) -> str:
     size = f"{100 * comparison.mean:+.1f} points {_interval((low, high))}"
     if comparison.verdict != "cannot tell":
         return f"{reference} does {comparison.verdict} than {method}: {size}."
-    if difference.needed is None:
+    if difference.needed is None or difference.needed <= len(difference.seeds):  # more instances might
         return f"Cannot tell whether {reference} or {method} does better: {size}."
     return (
         f"Cannot tell whether {reference} or {method} does better: {size} over {len(difference.seeds)} seeds. If the "
@@ -264,16 +267,24 @@ def _tuning(results: analysis.StudyResults) -> Iterator[Block]:
             if not any(own.values()):
                 continue
             place = analysis.tuned(results, environment, method)
-            if place in (0, len(own) - 1) and len(own) > 2:
-                at_ends.append(f"{method} in {environment}")
+            if place is not None and (names := _at_ends([each[0].cell.setting for each in own.values()], place)):
+                at_ends.append(f"{method} in {environment} ({', '.join(names)})")
             best = None if place is None else settings[place]
             rows.append([environment, method, *(_rate(own.get(each, ()), each == best) for each in tried)])
     yield Table(("environment", "method", *tried), rows, left=(1,))
     if at_ends:
         yield Paragraph(
-            f"The best setting is the first or the last that was tried for {', '.join(at_ends)}; a better one may lie "
-            "beyond it."
+            f"The best setting has the least or the greatest number that was tried for {', '.join(at_ends)}; a better "
+            "one may lie beyond it."
         )
+
+
+def _at_ends(tried: Sequence[Mapping[str, Any]], place: int) -> list[str]:
+    """The fields of which this setting has the least or the greatest number of more than two."""
+    numbers = {
+        name: {each[name] for each in tried if isinstance(each.get(name), int | float)} for name in tried[place]
+    }
+    return [name for name, own in numbers.items() if len(own) > 2 and tried[place][name] in (min(own), max(own))]
 
 
 def _rate(results: Sequence[CellResult], is_chosen: bool) -> str:
