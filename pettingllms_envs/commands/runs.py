@@ -67,7 +67,7 @@ def add_running(parser: argparse.ArgumentParser) -> None:
     """Add the options for concurrency, timeouts and the output folder."""
     how = parser.add_argument_group("running")
     add_flags(how, in_group("running"))
-    how.add_argument("--output", type=Path, metavar="DIR", help="folder for the records (one below outputs/bench)")
+    how.add_argument("--output", type=Path, metavar="DIR", help="folder for the records (one below outputs)")
 
 
 def one_cell(args: argparse.Namespace, env: str) -> argparse.Namespace:

@@ -121,5 +121,5 @@ def _agents_of_role(bench: Bench, role: str) -> Sequence[str]:
     if not agents or len(agents) == len(roles):
         several = dict.fromkeys(roles.values())
         known = ", ".join(several if len(several) > 1 else roles)
-        raise ValueError(f"the role is {role!r}; expected one of several: {known}. Choose one.")
+        raise ValueError(f"the role is {role!r}; expected one of several: {known}. Choose one, or a run of a team.")
     return agents

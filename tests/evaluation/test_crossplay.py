@@ -118,7 +118,8 @@ def test_alone_an_agent_has_the_calls_of_a_team_that_does_not_act_in_turns(monke
 
 
 @pytest.mark.parametrize(
-    ("role", "message"), [("boss", r"the role is 'boss'; expected one of several: drafter, planner. Choose one.")]
+    ("role", "message"),
+    [("boss", r"the role is 'boss'; expected one of several: drafter, planner. Choose one, or a run of a team")],
 )
 def test_a_role_that_there_is_not_is_refused(role: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):

@@ -265,6 +265,25 @@ def test_a_method_is_tuned_among_its_own_settings_in_the_table_of_all(tmp_path: 
     assert [isinstance(cell, Bold) for row in table.rows for cell in row[2:]] == [True, *[False] * 4, True]
 
 
+def test_another_budget_and_finished_runs_that_are_no_longer_planned_are_said(tmp_path: Path) -> None:
+    more = result("ours", 2, "1111")
+    runs = [result("ours", 1, "1111"), dataclasses.replace(more, config={**more.config, "tokens": 4000})]
+    folder = write(tmp_path, *runs, result("ours", 9, "0000"), result("gone", 1, "1111"))
+    assert inconsistencies(read_results(folder)) == [
+        "ours in grid: seed 2 has another configuration than seed 1 (tokens: null there, 4000 here).",
+        "1 runs, evaluation/grid/ours/2 among them, had another budget than 1,000 tokens.",
+        "2 finished runs, evaluation/grid/gone/1 among them, are left out: they are no longer planned.",
+    ]
+
+
+@pytest.mark.parametrize("broken", [{"success": "01x1"}, {"success": "0121"}, {"success": ""}, {"config": {}}])
+def test_a_result_that_no_run_can_have_is_an_error_with_its_file(broken: dict[str, object], tmp_path: Path) -> None:
+    path = complete(tmp_path) / "evaluation/grid/ours/1.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | broken), "utf-8")
+    with pytest.raises(ValueError, match=r"ours.1\.json is no result of a study"):
+        read_results(tmp_path / "results")
+
+
 def test_seeds_of_one_method_with_other_configurations_are_named(tmp_path: Path) -> None:
     folder = write(tmp_path, result("ours", 1, "1111"), result("ours", 2, "1111", config={"learning_rate": 3}))
     assert inconsistencies(read_results(folder)) == [
@@ -418,7 +437,8 @@ def test_the_report_says_which_runs_were_made_with_other_primary_comparisons(tmp
     write(tmp_path, *(dataclasses.replace(run, config={**run.config, **fixed}) for run in runs), plan=planned)
     assert inconsistencies(read_results(tmp_path)) == []
     save_outline(dataclasses.replace(planned, primary_seeds=[1]), tmp_path)
-    (found,) = inconsistencies(read_results(tmp_path))
+    found, gone = inconsistencies(read_results(tmp_path))
+    assert gone.startswith("2 finished runs, evaluation/grid/ours/2 among them, are left out")
     assert found.startswith("2 runs, evaluation/grid/ours/1 among them, were made with other primary comparisons")
 
 
@@ -429,8 +449,9 @@ def test_the_report_names_a_run_that_started_from_other_weights_under_the_same_n
 
     own_of_each = [made("mine", seed, f"e{seed}", "{folder}/base") for seed in (1, 2)]  # as its preparation made it
     alike = [made("ours", 1, "a1"), *own_of_each, made("old", 1, "")]
-    assert inconsistencies(read_results(write(tmp_path / "alike", *alike, made("ours", 2, "a1")))) == []
-    assert inconsistencies(read_results(write(tmp_path / "other", *alike, made("ours", 2, "b2")))) == [
+    plan = outline(methods={"grid": ["ours", "mine", "old"]})
+    assert inconsistencies(read_results(write(tmp_path / "alike", *alike, made("ours", 2, "a1"), plan=plan))) == []
+    assert inconsistencies(read_results(write(tmp_path / "other", *alike, made("ours", 2, "b2"), plan=plan))) == [
         "evaluation/grid/ours/2 started from other files of bases/grid than evaluation/grid/ours/1 (b2, a1)."
     ]
 

@@ -57,10 +57,9 @@ def run(args: argparse.Namespace, console: Console) -> int:
     anew = CallsAnew(rows, bench.samples, args.replies)
     lengths = [len(row["steps"]) for row in rows]
     num_asked = args.replies * sum(length * (length + 1) // 2 for length in lengths)
-    what = (
-        f"{counted(sum(lengths), 'call')} of {counted(len(rows), 'episode')} answered anew {args.replies} times each"
-    )
-    say(console, f"\n{what}: {len(anew.places):,} episodes to play on, about {num_asked:,} calls.")
+    what = f"{counted(sum(lengths), 'call')} of {counted(len(rows), 'episode')} answered anew"
+    times = f"{args.replies} times each: {len(anew.places):,} episodes to play on, about {num_asked:,} calls."
+    say(console, f"\n{what} {times}")
     folder = path / f"blame-{args.replies}"
     played = watched(bench, folder, args, console, bench.env, anew)
     found = played.report["blame"]
@@ -103,7 +102,7 @@ def _substituted(args: argparse.Namespace, console: Console, bench: Bench, anew:
     folder = path / f"substitute-{anew.member}-{digest_of(bench.config)}-{args.replies}"
     played = watched(bench, folder, args, console, bench.env, anew)
     names = ("success", "return")
-    heads = ("call", "episodes", *(f"gain in {name} [95% interval]" for name in names))
+    heads = ("call", "episodes", "gain in success [95% interval]", "gain in its return [95% interval]")
     shown = []
     for each in played.report[anew.kind]["calls"]:
         gains = [tables.number(each["gains"][name]) if name in each["gains"] else "-" for name in names]

@@ -35,14 +35,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--figure", metavar="NAME", help="show this figure of the outcome instead of success")
     parser.add_argument("--ablate", action="store_true", help="replace each role of one run by --partners")
     parser.add_argument(
-        "--partners",
-        nargs="+",
-        default=["oracle", "null"],
-        metavar="AGENT",
-        help="replacements for --ablate (oracle null)",
+        "--partners", nargs="+", default=["oracle", "null"], metavar="AGENT", help="for --ablate (oracle null)"
     )
     parser.add_argument("--solo", action="store_true", help="compare one agent alone with the team")
     add_running(parser)
+    parser.set_defaults(output=Path("outputs") / "crossplay")
 
 
 def run(args: argparse.Namespace, console: Console) -> int:
@@ -53,8 +50,6 @@ def run(args: argparse.Namespace, console: Console) -> int:
         refuse(f"--ablate and --solo are of one run, got {len(args.runs)}; expected one. Ask about each by itself.")
     if not alone and len(args.runs) < 2:
         refuse("crossplay got one run; expected two or more, or --ablate, or --solo. Add one.")
-    if args.output is None:
-        args.output = Path("outputs") / "crossplay"
     with user_errors():
         runs = {each.name: each for each in map(read_run, args.runs)}
         waiting = {name: value for name, value in sampling(args).items() if name in NON_IDENTITY_OPTIONS}
@@ -192,8 +187,6 @@ def _played(
             continue
         name = names[places]
         played = watched(bench, args.output / name.replace("/", "_"), args, console, name)
-        found[places], status = (
-            RunRows(name, played.header, played.ended.rows),
-            max(status, missing(console, played)),
-        )
+        found[places] = RunRows(name, played.header, played.ended.rows)
+        status = max(status, missing(console, played))
     return found, status

@@ -36,12 +36,14 @@ class StudyResults:
     Args:
         evaluation: The finished runs of each environment and method, in the order of the seeds.
         tuning: The finished runs of each environment, method and setting (its label).
+        unplanned: Names of the finished runs of an evaluation that the outline does not plan.
     """
 
     outline: Outline
     evaluation: Mapping[tuple[str, str], Sequence[CellResult]]
     tuning: Mapping[tuple[str, str, str], Sequence[CellResult]] = field(default_factory=dict)
     fidelity: Mapping[tuple[str, str], Fidelity] = field(default_factory=dict)
+    unplanned: Sequence[str] = ()
 
     def missing(self) -> list[str]:
         """Names of the evaluation's runs that are not finished."""
@@ -53,9 +55,9 @@ def read_results(folder: Path) -> StudyResults:
     """Read a folder of results; runs that the outline does not plan are left out."""
     outline = read_outline(folder)
     evaluation: dict[tuple[str, str], list[CellResult]] = {}
-    planned = {cell.name: place for place, cell in enumerate(outline.cells())}
-    found = [result for result in read_all(folder, "evaluation", CellResult) if result.cell.name in planned]
-    for result in sorted(found, key=lambda result: planned[result.cell.name]):
+    planned = [cell.name for cell in outline.cells()]
+    found = {result.cell.name: result for result in read_all(folder, "evaluation", CellResult)}
+    for result in (found.pop(name) for name in planned if name in found):
         evaluation.setdefault((result.cell.environment, result.cell.method), []).append(result)
     tuning: dict[tuple[str, str, str], list[CellResult]] = {}
     for result in read_all(folder, "tuning", CellResult):
@@ -65,7 +67,7 @@ def read_results(folder: Path) -> StudyResults:
         key = (result.cell.environment, result.cell.method, label(result.cell.setting))
         tuning.setdefault(key, []).append(result)
     fidelity = {(f.cell.environment, f.cell.method): f for f in read_all(folder, "fidelity", Fidelity)}
-    return StudyResults(outline=outline, evaluation=evaluation, tuning=tuning, fidelity=fidelity)
+    return StudyResults(outline=outline, evaluation=evaluation, tuning=tuning, fidelity=fidelity, unplanned=[*found])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,10 +186,14 @@ def inconsistencies(results: StudyResults) -> list[str]:
                 f"{len(others)} runs, {others[0]} among them, were made with other {which} comparisons than those of "
                 "the outline, which were not fixed beforehand."
             )
+    budget = results.outline.tokens
+    if others := [result.cell.name for result in every if result.config.get("tokens") not in (None, 0, budget)]:
+        found.append(f"{len(others)} runs, {others[0]} among them, had another budget than {budget:,} tokens.")
+    if gone := results.unplanned:
+        found.append(f"{len(gone)} finished runs, {gone[0]} among them, are left out: they are no longer planned.")
     models: dict[object, CellResult] = {}
     for result in every:
-        train = result.config.get("train")
-        name = train.get("model_name_or_path") if isinstance(train, Mapping) else None
+        name = result.config["train"].get("model_name_or_path")
         if result.model and "{" not in str(name) and models.setdefault(name, result).model != result.model:
             found.append(
                 f"{result.cell.name} started from other files of {name} than {models[name].cell.name} "
@@ -210,11 +216,9 @@ def _named(outline: Outline) -> dict[str, object]:
     return {kind: json.loads(json.dumps(fixed)) for kind, fixed in given.items()}
 
 
-def _evaluated(config: Mapping[str, object]) -> dict[str, object]:
+def _evaluated(config: Mapping[str, Any]) -> dict[str, object]:
     """What says on which instances a run was evaluated."""
-    train = config.get("train")
-    assert isinstance(train, Mapping), "a run has a training configuration"
-    return {name: train[name] for name in ("eval_split", "eval_seeds") if name in train}
+    return {name: config["train"][name] for name in ("eval_split", "eval_seeds") if name in config["train"]}
 
 
 def _software(result: CellResult, other_code: str) -> dict[str, str]:
@@ -222,7 +226,5 @@ def _software(result: CellResult, other_code: str) -> dict[str, str]:
     return {**result.packages, **({"code": result.code} if result.code and other_code else {})}
 
 
-def _without_seed(config: Mapping[str, object]) -> dict[str, object]:
-    train = config.get("train")
-    own = {name: value for name, value in train.items() if name != "seed"} if isinstance(train, Mapping) else train
-    return {**config, "train": own}
+def _without_seed(config: Mapping[str, Any]) -> dict[str, object]:
+    return {**config, "train": {name: value for name, value in config["train"].items() if name != "seed"}}

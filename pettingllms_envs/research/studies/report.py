@@ -236,9 +236,7 @@ def _fidelity(results: analysis.StudyResults) -> Iterator[Block]:
                         "all advantages equal" if found.correlation is None else f"{found.correlation:+.2f}",
                         interval,
                         "" if found.ceiling is None else f"{found.ceiling:+.2f}",
-                        str(found.num_decisions),
-                        str(found.num_candidates),
-                        str(found.num_continuations),
+                        *map(str, (found.num_decisions, found.num_candidates, found.num_continuations)),
                     ]
                 )
     head = ("environment", "method", "correlation", "interval", "ceiling", "decisions", "candidates", "continuations")

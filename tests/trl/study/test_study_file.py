@@ -171,7 +171,8 @@ PRIMARY = [{"environment": "grid", "methods": ["ours", "single"]}]
         ({"methods": {"a/b": {}}}, "methods has the name 'a/b'; expected letters, digits"),
         ({"methods": {}}, "no environment or no method"),
         ({"reference": "other"}, "reference is 'other'; expected one of the methods: ours, theirs"),
-        ({"compare": ["ours"]}, r"compare is \['ours'\]; expected a list of methods other than ours"),
+        ({"compare": ["ours"]}, r"compare is \['ours'\]; expected a list of different methods other than ours"),
+        ({"compare": ["single", "single"]}, "expected a list of different methods other than ours"),
         ({"prepare": "make it"}, "prepare is 'make it'; expected a command with the placeholder {folder}"),
         ({"fidelity": {"continuations": 1}}, "fidelity.continuations is 1; expected an integer of 2 or more"),
         ({"spread": 5}, "spread is 5; expected a share such as 0.05"),
@@ -211,6 +212,14 @@ PRIMARY = [{"environment": "grid", "methods": ["ours", "single"]}]
             "methods.ours is a guesser and has credit; expected no more than imports, env_id, env_kwargs",
         ),
         ({"methods": {"ours": {"guesser": True, "trained": True}}}, "is a guesser and has trained: true; expected no"),
+        (
+            {"methods": {"ours": {"guesser": True, "supervised": {"tokens": 9}}}},
+            "is a guesser and has supervised; expec",
+        ),
+        (
+            {"methods": {"ours": {"trained": False, "supervised": {"tokens": 9}}}},
+            "ours has supervised and trained: fals",
+        ),
         (
             {"methods": {"ours": {"supervised": {}}}},
             "ours.supervised has no amount; expected one of tokens and instances",
@@ -272,6 +281,11 @@ def test_primary_comparisons_are_part_of_the_digest_of_evaluations_and_not_of_tu
     digests = [study_of(given(**own), name="made").run(cell()).digest for own in ({"primary": PRIMARY}, *others)]
     assert len({plain.run(cell()).digest, *digests}) == 5
     assert plain.run(cell()).digest == "f6890553d6d6d6ea"  # as before there were primary comparisons
+
+
+def test_notes_may_be_one_text() -> None:
+    assert study_of(given(notes="one text"), name="study").notes == ("one text",)
+    assert study_of(given(notes=["two", "texts"]), name="study").notes == ("two", "texts")
 
 
 def test_a_guesser_is_evaluated_alone_and_its_run_depends_on_no_model() -> None:

@@ -192,21 +192,19 @@ class Study:
 
     def outline(self) -> Outline:
         """What the report needs to know of the plan."""
-        tuning = (
-            None
-            if self.tuning is None
-            else {
+        tuning: dict[str, Any] | None = None
+        if self.tuning is not None:
+            tuning = {
                 "seeds": list(self.tuning.seeds),
                 "split": self.tuning.instances.split,
                 "num_instances": len(self.tuning.instances),
                 "tokens": self.tuning.tokens,
                 "settings": [label(setting) for setting in self.tuning.settings],
             }
-        )
-        if tuning is not None and self.tuning is not None and self.tuning.per_method:
-            tuning["per_method"] = {name: [*map(label, own)] for name, own in self.tuning.per_method.items()}
-        if tuning is not None and self.tuning is not None and self.tuning.primary_seeds:
-            tuning["primary_seeds"] = list(self.tuning.primary_seeds)
+            if self.tuning.per_method:
+                tuning["per_method"] = {name: [*map(label, own)] for name, own in self.tuning.per_method.items()}
+            if self.tuning.primary_seeds:
+                tuning["primary_seeds"] = list(self.tuning.primary_seeds)
         return Outline(
             name=self.name,
             methods={environment: self.methods_of(environment) for environment in self.environments},

@@ -134,7 +134,7 @@ def study_of(content: Any, *, name: str) -> plan.Study:
         spread=_spread(given.get("spread", 0.05)),
         curve_points=positive("curve_points", given.get("curve_points", 5), least=0),
         curve_instances=positive("curve_instances", given.get("curve_instances", 100)),
-        notes=tuple(map(str, given.get("notes", ()))),
+        notes=tuple(map(str, [own] if isinstance(own := given.get("notes", ()), str) else own)),
         primary=primary,
         secondary=secondary,
         primary_seeds=primary_seeds_of(given.get("primary_seeds"), seeds, has_primary=bool(primary)),
@@ -183,8 +183,10 @@ def _method(name: str, given: Any, environments: Mapping[str, Any]) -> plan.Meth
     fields = dict(mapping(where, {} if given is None else given))
     only, own = fields.pop("only", None), fields.pop("per_environment", {})
     guesser = flag(f"{where}.guesser", fields.pop("guesser", False), "the best policy that does not read")
-    supervised = _supervised(f"{where}.supervised", fields.pop("supervised", None))
+    supervised = _supervised(f"{where}.supervised", None if guesser else fields.pop("supervised", None))
     trained = flag(f"{where}.trained", fields.pop("trained", not guesser), "a method that is trained")
+    if supervised is not None and not trained:
+        raise ValueError(f"{where} has supervised and trained: false; expected one of them. Leave the other out.")
     if only is not None and (not isinstance(only, list) or not only):
         raise ValueError(
             f"{where}.only is {only!r}; expected a list of environments, such as [{next(iter(environments))}]."
@@ -232,10 +234,10 @@ def _compare(given: Any, reference: str, methods: Mapping[str, Any]) -> tuple[st
     others = [name for name in methods if name != reference]
     if given is None:
         return tuple(others)
-    if not isinstance(given, list) or not set(given) <= set(others):
+    if not isinstance(given, list) or not set(given) <= set(others) or len(set(given)) < len(given):
         raise ValueError(
-            f"compare is {given!r}; expected a list of methods other than {reference}: {', '.join(others)}. Leave "
-            "it out to compare with all of them."
+            f"compare is {given!r}; expected a list of different methods other than {reference}: {', '.join(others)}. "
+            "Leave it out to compare with all of them."
         )
     return tuple(given)
 
