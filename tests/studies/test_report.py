@@ -284,6 +284,11 @@ def test_a_result_that_no_run_can_have_is_an_error_with_its_file(broken: dict[st
         read_results(tmp_path / "results")
 
 
+def test_a_run_that_was_evaluated_on_fewer_instances_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="evaluation/grid/ours/1 was evaluated on 3 instances; expected the 4 of"):
+        read_results(write(tmp_path, result("ours", 1, "111"), result("ours", 2, "1111")))
+
+
 def test_seeds_of_one_method_with_other_configurations_are_named(tmp_path: Path) -> None:
     folder = write(tmp_path, result("ours", 1, "1111"), result("ours", 2, "1111", config={"learning_rate": 3}))
     assert inconsistencies(read_results(folder)) == [

@@ -19,6 +19,7 @@ import numpy as np
 from pettingllms_envs.evaluation.statistics import num_to_show
 from pettingllms_envs.research.studies.paired import Comparison, compare
 from pettingllms_envs.research.studies.results import (
+    OUTLINE,
     CellResult,
     Fidelity,
     Outline,
@@ -58,6 +59,11 @@ def read_results(folder: Path) -> StudyResults:
     planned = [cell.name for cell in outline.cells()]
     found = {result.cell.name: result for result in read_all(folder, "evaluation", CellResult)}
     for result in (found.pop(name) for name in planned if name in found):
+        if (number := len(result.success)) != outline.num_instances:
+            raise ValueError(
+                f"{result.cell.name} was evaluated on {number} instances; expected the {outline.num_instances} of "
+                f"{folder / OUTLINE}. Run the study again, or name the folder of one study."
+            )
         evaluation.setdefault((result.cell.environment, result.cell.method), []).append(result)
     tuning: dict[tuple[str, str, str], list[CellResult]] = {}
     for result in read_all(folder, "tuning", CellResult):

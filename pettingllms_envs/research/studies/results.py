@@ -98,15 +98,6 @@ class CellResult:
     rows: int = 0
     uses: float = 0.0
 
-    def __post_init__(self) -> None:
-        """Raise `ValueError` for what no run has."""
-        if (
-            not self.success
-            or not set(self.success) <= {"0", "1"}
-            or not isinstance(self.config.get("train"), Mapping)
-        ):
-            raise ValueError("success has other characters than 0 and 1, or config has no train")
-
     @property
     def rate(self) -> float:
         """The share of instances that succeeded."""
@@ -263,7 +254,10 @@ def read(path: Path, kind: type[AnyResult]) -> AnyResult:
     """A result that was saved."""
     try:
         content = json.loads(files.read_json_text(path, "utf-8"))
-        return kind(**{**content, "cell": Cell(**content["cell"])})
+        found = kind(**{**content, "cell": Cell(**content["cell"])})
+        if isinstance(found, CellResult) and not (set("01") >= set(found.success) > set() and "train" in found.config):
+            raise ValueError("its success is not of 0 and 1, or its config has no train")
+        return found
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ValueError(
             f"{path} is no result of a study ({error!r}); expected a file of `pettingllms study`. Remove it, and run "
