@@ -143,6 +143,9 @@ def test_a_constant_fault_is_found_by_a_substitute_and_by_nothing_else(
     found = json.loads(next(Path("out").glob("substitute-librarian_0-*-2/report.json")).read_text())["substitute"]
     assert [each["gains"]["success"]["mean"] for each in found["calls"]] == [0.0] * len(found["calls"])
 
+    assert cli.main([*line, "--substitute", "answerer=scripted:nowhere"]) == 2
+    assert "error: nowhere: No such file or directory; expected a path that can be used" in capsys.readouterr().err
+
     assert cli.main(line) == 0
     assert "The outcome never varied: a constant fault cannot be found so." in capsys.readouterr().out
 

@@ -5,16 +5,20 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+import pettingllms_envs
 from pettingllms_envs import cli
 from pettingllms_envs.agents.spec import AgentSpec, from_identity
 from pettingllms_envs.commands.runs import asked, specs
 from pettingllms_envs.evaluation.agent_pools import open_all
 from pettingllms_envs.evaluation.teams import notes, read_team
+from pettingllms_envs.research.commands import blame
 
 
 ROLES = {"drafter_0": "drafter", "planner_0": "planner"}
@@ -83,6 +87,19 @@ def test_an_agent_of_a_role_takes_the_place_of_the_teams(lora: Path) -> None:
     assert (found["drafter_0"].options["adapter"], found["planner_0"]) == (f"{lora}/drafter", AgentSpec("oracle"))
     found = chosen(f"--agents drafter=null planner=team:{lora}")
     assert (found["drafter_0"], found["planner_0"].options["adapter"]) == (AgentSpec("null"), f"{lora}/planner")
+
+
+@pytest.mark.parametrize("team", [True, False])
+def test_a_member_is_substituted_by_one_of_a_team_or_another_agent_alone(team: bool, lora: Path) -> None:
+    """Neither the team that plays nor that of the substitute is asked for the other roles."""
+    args = cli._parser({}).parse_args(["bench", "plan_path", *(["--team", str(lora)] if team else [])])
+    bench: Any = SimpleNamespace(make=partial(pettingllms_envs.make, "plan_path"))
+    args.substitute = f"planner_0=team:{lora},top_k=5"
+    member, spec = blame._substitute(args, bench)
+    assert spec is not None
+    assert (member, spec.options["adapter"], spec.options["top_k"]) == ("planner_0", f"{lora}/planner", 5)
+    args.substitute = "drafter=oracle"
+    assert blame._substitute(args, bench) == ("drafter_0", AgentSpec("oracle"))
 
 
 def test_options_of_the_command_come_before_those_of_training_and_the_teams_own_before_them(lora: Path) -> None:

@@ -50,10 +50,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
         rows = [row for row in read(path) if row["error"] is None]
     if substitute is not None:
         bench = replace(bench, agents={**bench.agents, member: substitute})
-        return max(
-            status,
-            _substituted(args, console, bench, CallsSubstituted(rows, bench.samples, args.replies, member), path),
-        )
+        given = CallsSubstituted(rows, bench.samples, args.replies, member)
+        return max(status, _substituted(args, console, bench, given, path))
     anew = CallsAnew(rows, bench.samples, args.replies)
     lengths = [len(row["steps"]) for row in rows]
     num_asked = args.replies * sum(length * (length + 1) // 2 for length in lengths)
@@ -93,13 +91,15 @@ def _substitute(args: argparse.Namespace, bench: Bench) -> tuple[str, AgentSpec 
             f"--substitute is {args.substitute!r}; expected AGENT=SPEC, of one of the agents {', '.join(roles)}, such "
             f"as {next(iter(roles))}=oracle."
         )
-    return members[0], specs(args, {members[0]: roles[members[0]]}, [text])[members[0]]
+    alone = argparse.Namespace(**{**vars(args), "team": None})  # or its other members would have to be here
+    return members[0], specs(alone, {members[0]: roles[members[0]]}, [f"{members[0]}={text}"])[members[0]]
 
 
 def _substituted(args: argparse.Namespace, console: Console, bench: Bench, anew: CallsSubstituted, path: Path) -> int:
     """Play the episodes in which a member is substituted from one of its calls on, and show what they gain."""
     say(console, f"\n{args.substitute}, from each of its calls on: {len(anew.places):,} episodes to play on.")
-    folder = path / f"substitute-{anew.member}-{digest_of(bench.config)}-{args.replies}"
+    with user_errors():  # of a file that is not there
+        folder = path / f"substitute-{anew.member}-{digest_of(bench.config)}-{args.replies}"
     played = watched(bench, folder, args, console, bench.env, anew)
     names = ("success", "return")
     heads = ("call", "episodes", "gain in success [95% interval]", "gain in its return [95% interval]")
