@@ -101,4 +101,4 @@ def test_values_are_equal_up_to_the_first_that_differs(one: str, other: str, equ
 
 def test_a_run_that_was_not_trained_has_no_log_to_compare() -> None:
     bare = finished(training={}, curve={})
-    assert agreement(bare, bare).lines[0] == "log: none, as nothing was trained"
+    assert agreement(bare, bare).lines[0] == "log: none was kept"

@@ -77,7 +77,7 @@ def _log_lines(there: CellResult, here: CellResult) -> list[str]:
         name: (num_equal(values, here.training.get(name, ())), len(values)) for name, values in there.training.items()
     }
     if not counts:
-        return ["log: none, as nothing was trained"]
+        return ["log: none was kept"]
     rows = max(number for _, number in counts.values())
     but = [f"{name} from row {equal + 1} on" for name, (equal, number) in counts.items() if equal < number]
     if len(but) < len(counts):
