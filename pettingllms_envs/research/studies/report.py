@@ -253,10 +253,8 @@ def _tuning(results: analysis.StudyResults) -> Iterator[Block]:
         f"{_seeds(tuning['seeds'])}{of_primary}, {tuning['tokens']:,} tokens. The best setting of each method, in "
         "bold, is the one that was evaluated; these runs are no part of the evaluation."
     )
-    tried = dict.fromkeys(
-        each for methods in outline.methods.values() for method in methods for each in outline.settings_of(method)
-    )
-    rows, at_ends = [], []
+    tables: dict[tuple[str, ...], list[list[str]]] = {}
+    at_ends = []
     for environment, methods in outline.methods.items():
         for method in methods:
             settings = outline.settings_of(method)
@@ -267,8 +265,10 @@ def _tuning(results: analysis.StudyResults) -> Iterator[Block]:
             if place in (0, len(own) - 1) and len(own) > 2:
                 at_ends.append(f"{method} in {environment}")
             best = None if place is None else settings[place]
-            rows.append([environment, method, *(_rate(own.get(each, ()), each == best) for each in tried)])
-    yield Table(("environment", "method", *tried), rows, left=(1,))
+            rates = [_rate(found, each == best) for each, found in own.items()]
+            tables.setdefault((*settings,), []).append([environment, method, *rates])
+    for tried, rows in tables.items():
+        yield Table(("environment", "method", *tried), rows, left=(1,))
     if at_ends:
         yield Paragraph(
             f"The best setting is the first or the last that was tried for {', '.join(at_ends)}; a better one may lie "
