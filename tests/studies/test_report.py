@@ -229,12 +229,8 @@ def test_a_method_is_tuned_among_its_own_settings_in_a_table_of_those_who_have_t
     assert (ours.head[2:], theirs.head[2:]) == (("a=1", "a=2"), ("a=2", "b=3"))
     assert ours.rows == [["grid", "ours", "50.0%", "0.0%"]]
     assert theirs.rows == [["grid", "theirs", "0.0%", "100.0%"]]
-    assert [isinstance(cell, Bold) for table in (ours, theirs) for cell in table.rows[0][2:]] == [
-        True,
-        False,
-        False,
-        True,
-    ]
+    bold = [isinstance(cell, Bold) for table in (ours, theirs) for cell in table.rows[0][2:]]
+    assert bold == [True, False, False, True]
 
 
 def test_seeds_of_one_method_with_other_configurations_are_named(tmp_path: Path) -> None:
