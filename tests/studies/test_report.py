@@ -206,12 +206,12 @@ def test_the_tuned_setting_is_the_best_mean_over_seeds_and_of_equal_ones_the_fir
     assert table.rows == [["grid", "ours", "25.0%", "25.0%", "75.0%"]]
     assert [isinstance(cell, Bold) for cell in table.rows[0]] == [False, False, False, False, True]
     text = markdown(list(blocks(read_results(folder))))
-    assert "The best setting is the first or the last that was tried for ours in grid" in text
+    assert "The best setting has the first or the last value that was tried for ours in grid;" in text
     runs[0].cell.path(folder).unlink()
     assert tuned(read_results(folder), "grid", "ours") is None
 
 
-def test_a_method_is_tuned_among_its_own_settings_in_the_table_of_all(tmp_path: Path) -> None:
+def test_a_method_is_tuned_among_its_own_settings_in_a_table_of_those_who_have_them(tmp_path: Path) -> None:
     tuning = {"seeds": [8], "split": "validation", "num_instances": 2, "tokens": 500}
     tuning |= {"settings": ["a=1", "a=2"], "per_method": {"theirs": ["a=2", "b=3"]}}
     runs = [
@@ -225,10 +225,28 @@ def test_a_method_is_tuned_among_its_own_settings_in_the_table_of_all(tmp_path: 
     ]
     folder = write(tmp_path, *runs, plan=outline(tuning=tuning))
     assert tuned(read_results(folder), "grid", "theirs") == 1
-    table = tables(folder)[-1]
-    assert table.head == ("environment", "method", "a=1", "a=2", "b=3")
-    assert table.rows == [["grid", "ours", "50.0%", "0.0%", "-"], ["grid", "theirs", "-", "0.0%", "100.0%"]]
-    assert [isinstance(cell, Bold) for row in table.rows for cell in row[2:]] == [True, *[False] * 4, True]
+    ours, theirs = tables(folder)[-2:]
+    assert (ours.head[2:], theirs.head[2:]) == (("a=1", "a=2"), ("a=2", "b=3"))
+    assert ours.rows == [["grid", "ours", "50.0%", "0.0%"]]
+    assert theirs.rows == [["grid", "theirs", "0.0%", "100.0%"]]
+    bold = [isinstance(cell, Bold) for table in (ours, theirs) for cell in table.rows[0][2:]]
+    assert bold == [True, False, False, True]
+
+
+def test_a_value_at_the_end_of_its_field_is_named_if_more_than_two_were_tried(tmp_path: Path) -> None:
+    tuning = {"seeds": [8], "split": "validation", "num_instances": 2, "tokens": 500}
+    tuning["settings"] = [f"a={a},b={b}" for a in (1, 2, 3) for b in (1, 4)]
+
+    def text(best: tuple[int, int], folder: Path) -> str:
+        runs = [
+            result("ours", 8, "11" if (a, b) == best else "00", phase="tuning", setting={"a": a, "b": b})
+            for a in (1, 2, 3)
+            for b in (1, 4)
+        ]
+        return markdown(list(blocks(read_results(write(folder, *runs, plan=outline(tuning=tuning))))))
+
+    assert "tried for ours in grid;" in text((1, 4), tmp_path / "first")
+    assert "tried for ours" not in text((2, 4), tmp_path / "middle")
 
 
 def test_seeds_of_one_method_with_other_configurations_are_named(tmp_path: Path) -> None:

@@ -253,10 +253,8 @@ def _tuning(results: analysis.StudyResults) -> Iterator[Block]:
         f"{_seeds(tuning['seeds'])}{of_primary}, {tuning['tokens']:,} tokens. The best setting of each method, in "
         "bold, is the one that was evaluated; these runs are no part of the evaluation."
     )
-    tried = dict.fromkeys(
-        each for methods in outline.methods.values() for method in methods for each in outline.settings_of(method)
-    )
-    rows, at_ends = [], []
+    tables: dict[tuple[str, ...], list[list[str]]] = {}
+    at_ends = []
     for environment, methods in outline.methods.items():
         for method in methods:
             settings = outline.settings_of(method)
@@ -264,15 +262,19 @@ def _tuning(results: analysis.StudyResults) -> Iterator[Block]:
             if not any(own.values()):
                 continue
             place = analysis.tuned(results, environment, method)
-            if place in (0, len(own) - 1) and len(own) > 2:
-                at_ends.append(f"{method} in {environment}")
             best = None if place is None else settings[place]
-            rows.append([environment, method, *(_rate(own.get(each, ()), each == best) for each in tried)])
-    yield Table(("environment", "method", *tried), rows, left=(1,))
+            values = [[*dict.fromkeys(each)] for each in zip(*(each.split(",") for each in settings), strict=False)]
+            chosen = zip(values, (best or "").split(","), strict=False)
+            if any(len(tried) > 2 and value in (tried[0], tried[-1]) for tried, value in chosen):
+                at_ends.append(f"{method} in {environment}")
+            rates = [_rate(found, each == best) for each, found in own.items()]
+            tables.setdefault((*settings,), []).append([environment, method, *rates])
+    for tried, rows in tables.items():
+        yield Table(("environment", "method", *tried), rows, left=(1,))
     if at_ends:
         yield Paragraph(
-            f"The best setting is the first or the last that was tried for {', '.join(at_ends)}; a better one may lie "
-            "beyond it."
+            f"The best setting has the first or the last value that was tried for {', '.join(at_ends)}; a better one "
+            "may lie beyond it."
         )
 
 
