@@ -30,7 +30,7 @@ from tiny import make_tokenizer
 from transformers import Qwen3Config, Qwen3ForCausalLM
 from transformers.utils import logging
 
-from pettingllms_envs.observations import text_prompt
+from pettingllms_envs.prompts import read_observation
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.engines.prefix_cache import PrefixCache
 from pettingllms_trl.engines.transformers import LocalSampler
@@ -100,7 +100,7 @@ def prompts(number: int) -> list[tuple[str, list[dict[str, str]]]]:
     for seed in range(number):
         env.reset(seed=seed)
         agent = env.agent_selection
-        found.append((agent, text_prompt(env.observe(agent), agent=agent).messages))
+        found.append((agent, read_observation(env.observe(agent), agent=agent).messages))
     return found
 
 

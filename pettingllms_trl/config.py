@@ -198,6 +198,9 @@ class MultiAgentGRPOConfig(GRPOConfig):
             passed through it. Passes are of sequences of like length, each weighs as ever, and on all processes they
             are equally many. `None`: the tokens of `per_device_train_batch_size` of the longest sequences where
             prompts are shared, else `per_device_train_batch_size` rows.
+        per_device_eval_batch_size (`int`, *optional*):
+            Rows that an evaluation plays at once on each process. `None`: about as many episodes as training samples
+            replies of at once, `per_device_train_batch_size * steps_per_generation`, and at least 8 rows.
         num_generations_eval (`int`, *optional*, defaults to `1`):
             How many episodes an evaluation plays of each row. `None`: `num_generations`, TRL's default.
         role_sampling (`dict[str, dict]`, *optional*):
@@ -269,6 +272,7 @@ class MultiAgentGRPOConfig(GRPOConfig):
 
     shared_prefix: bool = True
     max_tokens_per_microbatch: int | None = None
+    per_device_eval_batch_size: int | None = None
     num_generations_eval: int | None = 1
     role_sampling: dict[str, Any] | str | None = None
     role_sampling_eval: dict[str, Any] | str | None = None
@@ -330,12 +334,18 @@ class MultiAgentGRPOConfig(GRPOConfig):
                 f"max_completion_length={self.max_completion_length}, expected the most tokens of a reply, 1 or more. "
                 "Set max_completion_length=256."
             )
+        episodes = self.num_generations_eval or self.num_generations  # of a row
+        if as_in_training := self.per_device_eval_batch_size is None:
+            self.per_device_eval_batch_size = episodes  # which TRL checks
         try:
             super().__post_init__()
         except ValueError as error:
             if not str(error).startswith("generation_batch_size"):
                 raise
             raise ValueError(f"{error} {self._fitting_batches()}") from error
+        if as_in_training:
+            replies = self.per_device_train_batch_size * self.steps_per_generation
+            self.per_device_eval_batch_size = max(8, replies // episodes)
         parse(self.role_sampling)
         parse(self.role_sampling_eval, "role_sampling_eval")
         parts = self.reward_parts

@@ -12,7 +12,9 @@ import pytest
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 sys.path.append(str(BENCHMARKS))
 
-from quotes import MARKED, pages, quoted, table  # noqa: E402
+from quotes import MARKED, ROOT, pages, quoted, table  # noqa: E402
+
+from pettingllms_envs.evaluation.statistics import wilson  # noqa: E402
 
 
 def saved(folder: Path, name: str, date: str, ours: float, commit: str = "0123456789") -> None:
@@ -56,3 +58,20 @@ def test_pages_quote_the_newest_figures_that_are_saved() -> None:
         assert text.count("<!-- saved") == len(MARKED.findall(text)), f"{page}: a mark is not as quotes.py reads it"
         assert quoted(text, page.parent) == text, f"{page}: python benchmarks/quotes.py writes its tables anew"
     assert number >= 4
+
+
+def test_the_quickstarts_table_and_the_headline_are_those_of_its_five_runs() -> None:
+    runs = json.loads((BENCHMARKS / "results" / "quickstart.json").read_text("utf-8"))["runs"]
+    lines, shares = [], []
+    for run in runs:
+        cells = []
+        for name in ("untrained", "trained", "trained, messages cut"):
+            right, of = run[name].count("1"), len(run[name])
+            low, high = wilson(right, of)
+            cells.append(f"{right / of:.1%} [{100 * low:.1f}, {100 * high:.1f}]")
+        shares.append(f"{run['trained'].count('1') / len(run['trained']):.1%}")
+        lines.append(f"| {run['seed']} | {' | '.join(cells)} |\n")
+    assert "".join(lines) in (ROOT / "docs" / "quickstart.md").read_text("utf-8")
+    least, most = min(shares), max(shares)
+    assert f"({least[:-1]} to {most} over five seeds)" in (ROOT / "README.md").read_text("utf-8")
+    assert f"at {least} to {most} (five seeds)" in (ROOT / "docs" / "results.md").read_text("utf-8")

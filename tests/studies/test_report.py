@@ -1,7 +1,6 @@
 """The report of a study: what it compares, what it says where the data cannot tell, and its curves."""
 
 import dataclasses
-import itertools
 import json
 import random
 import re
@@ -29,7 +28,7 @@ from pettingllms_envs.research.studies.analysis import (
 from pettingllms_envs.research.studies.curves import band
 from pettingllms_envs.research.studies.paired import compare
 from pettingllms_envs.research.studies.report import blocks
-from pettingllms_envs.research.studies.results import CellResult, Outline, label, read, save, save_outline
+from pettingllms_envs.research.studies.results import CellResult, Outline, read, save, save_outline
 
 
 def complete(tmp_path: Path) -> Path:
@@ -207,28 +206,9 @@ def test_the_tuned_setting_is_the_best_mean_over_seeds_and_of_equal_ones_the_fir
     assert table.rows == [["grid", "ours", "25.0%", "25.0%", "75.0%"]]
     assert [isinstance(cell, Bold) for cell in table.rows[0]] == [False, False, False, False, True]
     text = markdown(list(blocks(read_results(folder))))
-    assert "has the least or the greatest number that was tried for ours in grid (learning_rate); a better" in text
+    assert "The best setting has the first or the last value that was tried for ours in grid;" in text
     runs[0].cell.path(folder).unlink()
     assert tuned(read_results(folder), "grid", "ours") is None
-
-
-@pytest.mark.parametrize(
-    ("best", "at_ends"),
-    [((2, 4, "a"), ""), ((1, 4, "a"), "ours in grid (rate)"), ((3, 1, "b"), "ours in grid (rate)"), ((2, 1, "a"), "")],
-)
-def test_the_ends_of_a_grid_are_those_of_each_number_with_more_than_two_values(
-    best: tuple[object, ...], at_ends: str, tmp_path: Path
-) -> None:
-    names = ("rate", "passes", "kind")
-    grid = [dict(zip(names, values, strict=True)) for values in itertools.product((1, 2, 3), (1, 4), "abc")]
-    tuning = {"seeds": [8], "split": "validation", "num_instances": 2, "tokens": 500, "settings": [*map(label, grid)]}
-    runs = [
-        result("ours", 8, "11" if tuple(each.values()) == best else "00", phase="tuning", setting=each)
-        for each in grid
-    ]
-    text = markdown(list(blocks(read_results(write(tmp_path, *runs, plan=outline(tuning=tuning))))))
-    assert (f"that was tried for {at_ends}; a better" if at_ends else "was evaluated") in text
-    assert ("may lie beyond" in text) == bool(at_ends)
 
 
 def test_no_seeds_are_said_to_be_needed_that_are_there_and_none_to_be_unfinished_that_are_not_planned(
@@ -245,7 +225,7 @@ def test_no_seeds_are_said_to_be_needed_that_are_there_and_none_to_be_unfinished
     assert "no verdict is final" not in text
 
 
-def test_a_method_is_tuned_among_its_own_settings_in_the_table_of_all(tmp_path: Path) -> None:
+def test_a_method_is_tuned_among_its_own_settings_in_a_table_of_those_who_have_them(tmp_path: Path) -> None:
     tuning = {"seeds": [8], "split": "validation", "num_instances": 2, "tokens": 500}
     tuning |= {"settings": ["a=1", "a=2"], "per_method": {"theirs": ["a=2", "b=3"]}}
     runs = [
@@ -259,10 +239,28 @@ def test_a_method_is_tuned_among_its_own_settings_in_the_table_of_all(tmp_path: 
     ]
     folder = write(tmp_path, *runs, plan=outline(tuning=tuning))
     assert tuned(read_results(folder), "grid", "theirs") == 1
-    table = tables(folder)[-1]
-    assert table.head == ("environment", "method", "a=1", "a=2", "b=3")
-    assert table.rows == [["grid", "ours", "50.0%", "0.0%", "-"], ["grid", "theirs", "-", "0.0%", "100.0%"]]
-    assert [isinstance(cell, Bold) for row in table.rows for cell in row[2:]] == [True, *[False] * 4, True]
+    ours, theirs = tables(folder)[-2:]
+    assert (ours.head[2:], theirs.head[2:]) == (("a=1", "a=2"), ("a=2", "b=3"))
+    assert ours.rows == [["grid", "ours", "50.0%", "0.0%"]]
+    assert theirs.rows == [["grid", "theirs", "0.0%", "100.0%"]]
+    bold = [isinstance(cell, Bold) for table in (ours, theirs) for cell in table.rows[0][2:]]
+    assert bold == [True, False, False, True]
+
+
+def test_a_value_at_the_end_of_its_field_is_named_if_more_than_two_were_tried(tmp_path: Path) -> None:
+    tuning = {"seeds": [8], "split": "validation", "num_instances": 2, "tokens": 500}
+    tuning["settings"] = [f"a={a},b={b}" for a in (1, 2, 3) for b in (1, 4)]
+
+    def text(best: tuple[int, int], folder: Path) -> str:
+        runs = [
+            result("ours", 8, "11" if (a, b) == best else "00", phase="tuning", setting={"a": a, "b": b})
+            for a in (1, 2, 3)
+            for b in (1, 4)
+        ]
+        return markdown(list(blocks(read_results(write(folder, *runs, plan=outline(tuning=tuning))))))
+
+    assert "tried for ours in grid;" in text((1, 4), tmp_path / "first")
+    assert "tried for ours" not in text((2, 4), tmp_path / "middle")
 
 
 def test_another_budget_and_finished_runs_that_are_no_longer_planned_are_said(tmp_path: Path) -> None:
@@ -285,7 +283,7 @@ def test_a_result_that_no_run_can_have_is_an_error_with_its_file(broken: dict[st
 
 
 def test_a_run_that_was_evaluated_on_fewer_instances_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="evaluation/grid/ours/1 was evaluated on 3 instances; expected the 4 of"):
+    with pytest.raises(ValueError, match="evaluation/grid/ours/1 has 3 instances; expected 4"):
         read_results(write(tmp_path, result("ours", 1, "111"), result("ours", 2, "1111")))
 
 

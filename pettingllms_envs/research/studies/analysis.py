@@ -19,7 +19,6 @@ import numpy as np
 from pettingllms_envs.evaluation.statistics import num_to_show
 from pettingllms_envs.research.studies.paired import Comparison, compare
 from pettingllms_envs.research.studies.results import (
-    OUTLINE,
     CellResult,
     Fidelity,
     Outline,
@@ -61,8 +60,7 @@ def read_results(folder: Path) -> StudyResults:
     for result in (found.pop(name) for name in planned if name in found):
         if (number := len(result.success)) != outline.num_instances:
             raise ValueError(
-                f"{result.cell.name} was evaluated on {number} instances; expected the {outline.num_instances} of "
-                f"{folder / OUTLINE}. Run the study again, or name the folder of one study."
+                f"{result.cell.name} has {number} instances; expected {outline.num_instances}. Run it again."
             )
         evaluation.setdefault((result.cell.environment, result.cell.method), []).append(result)
     tuning: dict[tuple[str, str, str], list[CellResult]] = {}

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from pettingllms_envs.reports.blocks import Block, Bold, Heading, Items, Paragraph, Picture, Table
 from pettingllms_envs.research.studies import analysis, curves, power
@@ -229,16 +228,15 @@ def _fidelity(results: analysis.StudyResults) -> Iterator[Block]:
         for method in methods:
             if (found := results.fidelity.get((environment, method))) is not None:
                 interval = "" if found.interval is None else "[{:+.2f}, {:+.2f}]".format(*found.interval)
-                rows.append(
-                    [
-                        environment,
-                        method,
-                        "all advantages equal" if found.correlation is None else f"{found.correlation:+.2f}",
-                        interval,
-                        "" if found.ceiling is None else f"{found.ceiling:+.2f}",
-                        *map(str, (found.num_decisions, found.num_candidates, found.num_continuations)),
-                    ]
-                )
+                row = [
+                    environment,
+                    method,
+                    "all advantages equal" if found.correlation is None else f"{found.correlation:+.2f}",
+                    interval,
+                    "" if found.ceiling is None else f"{found.ceiling:+.2f}",
+                    *map(str, (found.num_decisions, found.num_candidates, found.num_continuations)),
+                ]
+                rows.append(row)
     head = ("environment", "method", "correlation", "interval", "ceiling", "decisions", "candidates", "continuations")
     yield Table(head, rows, left=(1,))
 
@@ -254,10 +252,8 @@ def _tuning(results: analysis.StudyResults) -> Iterator[Block]:
         f"{_seeds(tuning['seeds'])}{of_primary}, {tuning['tokens']:,} tokens. The best setting of each method, in "
         "bold, is the one that was evaluated; these runs are no part of the evaluation."
     )
-    tried = dict.fromkeys(
-        each for methods in outline.methods.values() for method in methods for each in outline.settings_of(method)
-    )
-    rows, at_ends = [], []
+    tables: dict[tuple[str, ...], list[list[str]]] = {}
+    at_ends = []
     for environment, methods in outline.methods.items():
         for method in methods:
             settings = outline.settings_of(method)
@@ -265,24 +261,20 @@ def _tuning(results: analysis.StudyResults) -> Iterator[Block]:
             if not any(own.values()):
                 continue
             place = analysis.tuned(results, environment, method)
-            if place is not None and (names := _at_ends([each[0].cell.setting for each in own.values()], place)):
-                at_ends.append(f"{method} in {environment} ({', '.join(names)})")
             best = None if place is None else settings[place]
-            rows.append([environment, method, *(_rate(own.get(each, ()), each == best) for each in tried)])
-    yield Table(("environment", "method", *tried), rows, left=(1,))
+            values = [[*dict.fromkeys(each)] for each in zip(*(each.split(",") for each in settings), strict=False)]
+            chosen = zip(values, (best or "").split(","), strict=False)
+            if any(len(tried) > 2 and value in (tried[0], tried[-1]) for tried, value in chosen):
+                at_ends.append(f"{method} in {environment}")
+            rates = [_rate(found, each == best) for each, found in own.items()]
+            tables.setdefault((*settings,), []).append([environment, method, *rates])
+    for tried, rows in tables.items():
+        yield Table(("environment", "method", *tried), rows, left=(1,))
     if at_ends:
         yield Paragraph(
-            f"The best setting has the least or the greatest number that was tried for {', '.join(at_ends)}; a better "
-            "one may lie beyond it."
+            f"The best setting has the first or the last value that was tried for {', '.join(at_ends)}; a better one "
+            "may lie beyond it."
         )
-
-
-def _at_ends(tried: Sequence[Mapping[str, Any]], place: int) -> list[str]:
-    """The fields of which this setting has the least or the greatest number of more than two."""
-    numbers = {
-        name: {each[name] for each in tried if isinstance(each.get(name), int | float)} for name in tried[place]
-    }
-    return [name for name, own in numbers.items() if len(own) > 2 and tried[place][name] in (min(own), max(own))]
 
 
 def _rate(results: Sequence[CellResult], is_chosen: bool) -> str:

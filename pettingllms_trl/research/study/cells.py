@@ -135,9 +135,10 @@ def _parsed(run: PlannedRun, folder: Path, prepared: Path | None, **more: Any) -
 
 
 def as_recorded(train: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a run's training, whose replies are read strictly where they do not say otherwise."""
+    """The fields of a training; where they say nothing, replies are read strictly, eight rows evaluated at once."""
+    train = {"per_device_eval_batch_size": 8, **train}
     if "env_id" not in train:
-        return dict(train)
+        return train
     return {**train, "env_kwargs": recorded_settings(train["env_id"], train.get("env_kwargs") or {}, trusted=True)}
 
 

@@ -353,3 +353,5 @@ def test_an_environment_of_a_file_is_read_strictly_where_its_cell_does_not_say_i
     monkeypatch.chdir(ROOT)
     train = {"env_id": "benchmarks/studies/designed_envs.py:plan_path", "env_kwargs": {"size": 5}}
     assert as_recorded(train)["env_kwargs"] == {"size": 5, "strict_format": True}
+    assert as_recorded(train)["per_device_eval_batch_size"] == 8
+    assert as_recorded({**train, "per_device_eval_batch_size": 100})["per_device_eval_batch_size"] == 100

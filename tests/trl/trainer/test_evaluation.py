@@ -10,7 +10,15 @@ from typing import Any
 import pytest
 from datasets import Dataset, IterableDataset
 
-from pettingllms_trl import Candidate, Completion, Decision, Episode, MultiAgentGRPOTrainer, Prompt
+from pettingllms_trl import (
+    Candidate,
+    Completion,
+    Decision,
+    Episode,
+    MultiAgentGRPOConfig,
+    MultiAgentGRPOTrainer,
+    Prompt,
+)
 from pettingllms_trl.credit.reward_functions import RewardScores
 from pettingllms_trl.trainer.collector import Played
 from pettingllms_trl.trainer.episode_metrics import EpisodeMetrics
@@ -76,6 +84,23 @@ def check(metrics: dict[str, Any]) -> None:
     sampled = metrics["eval_rollout/completion_tokens"]
     assert sampled == metrics["eval_rollout/sampled_tokens"]
     assert 5 <= sampled <= 5 * 8
+
+
+@pytest.mark.parametrize(
+    ("options", "rows"),
+    [
+        ({"per_device_train_batch_size": 16, "gradient_accumulation_steps": 4}, 64),  # as many episodes as replies
+        ({"per_device_train_batch_size": 16, "steps_per_generation": 6, "num_generations_eval": 3}, 32),  # 96 / 3
+        ({"per_device_train_batch_size": 16, "steps_per_generation": 6, "num_generations_eval": None}, 12),  # 96 / 8
+        ({"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2, "num_generations_eval": 2}, 8),
+        ({"per_device_train_batch_size": 16, "per_device_eval_batch_size": 3}, 3),
+    ],
+)
+def test_an_evaluation_plays_as_many_episodes_at_once_as_training_samples_replies(
+    options: dict[str, Any], rows: int, tmp_path: Path
+) -> None:
+    args = MultiAgentGRPOConfig(str(tmp_path), num_generations=8, use_cpu=True, bf16=False, **options)
+    assert args.per_device_eval_batch_size == rows
 
 
 @pytest.mark.parametrize("batch_size", [1, 4, 5])
