@@ -249,42 +249,26 @@ def test_a_method_is_tuned_among_its_own_settings_in_a_table_of_those_who_have_t
 
 def test_a_value_at_the_end_of_its_field_is_named_if_more_than_two_were_tried(tmp_path: Path) -> None:
     tuning = {"seeds": [8], "split": "validation", "num_instances": 2, "tokens": 500}
-    tuning["settings"] = [f"a={a},b={b}" for a in (1, 2, 3) for b in (1, 4)]
+    tuning["settings"] = [f"a={a},b={b},credit={name}" for a in (2, 1e-05, 3) for b in (1, 4) for name in "uvw"]
 
-    def text(best: tuple[int, int], folder: Path) -> str:
+    def text(best: tuple[float, int], folder: Path) -> str:
         runs = [
-            result("ours", 8, "11" if (a, b) == best else "00", phase="tuning", setting={"a": a, "b": b})
-            for a in (1, 2, 3)
+            result(
+                "ours",
+                8,
+                "11" if (a, b) == best else "00",
+                phase="tuning",
+                setting={"a": a, "b": b, "credit": name},
+            )
+            for a in (2, 1e-05, 3)
             for b in (1, 4)
+            for name in "uvw"
         ]
         return markdown(list(blocks(read_results(write(folder, *runs, plan=outline(tuning=tuning))))))
 
-    assert "tried for ours in grid;" in text((1, 4), tmp_path / "first")
+    assert "tried for ours in grid;" in text((1e-05, 4), tmp_path / "least")
+    assert "tried for ours in grid;" in text((3, 1), tmp_path / "most")
     assert "tried for ours" not in text((2, 4), tmp_path / "middle")
-
-
-def test_another_budget_and_finished_runs_that_are_no_longer_planned_are_said(tmp_path: Path) -> None:
-    more = result("ours", 2, "1111")
-    runs = [result("ours", 1, "1111"), dataclasses.replace(more, config={**more.config, "tokens": 4000})]
-    folder = write(tmp_path, *runs, result("ours", 9, "0000"), result("gone", 1, "1111"))
-    assert inconsistencies(read_results(folder)) == [
-        "ours in grid: seed 2 has another configuration than seed 1 (tokens: null there, 4000 here).",
-        "1 runs, evaluation/grid/ours/2 among them, had another budget than 1,000 tokens.",
-        "2 finished runs, evaluation/grid/gone/1 among them, are left out: they are no longer planned.",
-    ]
-
-
-@pytest.mark.parametrize("broken", [{"success": "01x1"}, {"success": "0121"}, {"success": ""}, {"config": {}}])
-def test_a_result_that_no_run_can_have_is_an_error_with_its_file(broken: dict[str, object], tmp_path: Path) -> None:
-    path = complete(tmp_path) / "evaluation/grid/ours/1.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | broken), "utf-8")
-    with pytest.raises(ValueError, match=r"ours.1\.json is no result of a study"):
-        read_results(tmp_path / "results")
-
-
-def test_a_run_that_was_evaluated_on_fewer_instances_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="evaluation/grid/ours/1 has 3 instances; expected 4"):
-        read_results(write(tmp_path, result("ours", 1, "111"), result("ours", 2, "1111")))
 
 
 def test_seeds_of_one_method_with_other_configurations_are_named(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -10,6 +11,10 @@ from statistics import fmean
 from pettingllms_envs.reports.blocks import Block, Bold, Heading, Items, Paragraph, Picture, Table
 from pettingllms_envs.research.studies import analysis, curves, power
 from pettingllms_envs.research.studies.results import CellResult, label
+
+
+NUMBERS = re.compile(r"(\w+)=([-+.e\d]*\d)(?=,|$)")
+"""Of a setting's label, the fields that are numbers."""
 
 
 def of_folder(folder: Path) -> list[Block]:
@@ -253,7 +258,7 @@ def _tuning(results: analysis.StudyResults) -> Iterator[Block]:
         "bold, is the one that was evaluated; these runs are no part of the evaluation."
     )
     tables: dict[tuple[str, ...], list[list[str]]] = {}
-    at_ends = []
+    at_ends: dict[str, None] = {}
     for environment, methods in outline.methods.items():
         for method in methods:
             settings = outline.settings_of(method)
@@ -262,14 +267,15 @@ def _tuning(results: analysis.StudyResults) -> Iterator[Block]:
                 continue
             place = analysis.tuned(results, environment, method)
             best = None if place is None else settings[place]
-            values = [[*dict.fromkeys(each)] for each in zip(*(each.split(",") for each in settings), strict=False)]
-            chosen = zip(values, (best or "").split(","), strict=False)
-            if any(len(tried) > 2 and value in (tried[0], tried[-1]) for tried, value in chosen):
-                at_ends.append(f"{method} in {environment}")
+            numbers = [{name: float(number) for name, number in NUMBERS.findall(each)} for each in settings]
+            for name, value in () if place is None else numbers[place].items():
+                tried = {each[name] for each in numbers if name in each}
+                if len(tried) > 2 and value in (min(tried), max(tried)):
+                    at_ends.setdefault(f"{method} in {environment}")
             rates = [_rate(found, each == best) for each, found in own.items()]
             tables.setdefault((*settings,), []).append([environment, method, *rates])
-    for tried, rows in tables.items():
-        yield Table(("environment", "method", *tried), rows, left=(1,))
+    for labels, rows in tables.items():
+        yield Table(("environment", "method", *labels), rows, left=(1,))
     if at_ends:
         yield Paragraph(
             f"The best setting has the first or the last value that was tried for {', '.join(at_ends)}; a better one "
