@@ -2,8 +2,8 @@
 
     python benchmarks/quotes.py          # writes them anew
 
-A line `<!-- saved: MACHINE SUITE -->` stands before each, such as `<!-- saved: intel-xeon-processor-2-cores update -->`. Figures
-without a peer are left out where they miss no goal. `tests/test_saved_figures.py` holds the pages to the files.
+A line `<!-- saved: MACHINE SUITE -->` stands before each, such as `<!-- saved: intel-xeon-processor-2-cores step -->`.
+Figures without a peer are left out where they miss no goal. `tests/test_saved_figures.py` holds the pages to the files.
 """
 
 from __future__ import annotations

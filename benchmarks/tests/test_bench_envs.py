@@ -177,13 +177,13 @@ def test_that_ours_cannot_be_imported_is_an_error_and_no_row():
 
 def test_an_environment_whose_extra_is_missing_is_a_row_that_says_how_to_install_it(monkeypatch):
     def make(name: str) -> None:
-        raise ImportError("pyosys is not installed. Run pip install 'pettingllms[verilog]'.")
+        raise ImportError("pyosys is not installed. Run pip install -e '.[verilog]'.")
 
     monkeypatch.setattr(pettingllms_envs, "make", make)
     found = [each for each in pairs.snapshots() if each.what.startswith("verilog ")]
     rows = [compare(found[0], rounds=1, first_seed=0), tail("verilog", "test", range(3))]
     assert [(row.met, row.cells()[-1]) for row in rows] == [(False, "NOT MEASURED")] * 2
-    assert [row.figure().absent.partition(". ")[2] for row in rows] == ["Run pip install 'pettingllms[verilog]'."] * 2
+    assert [row.figure().absent.partition(". ")[2] for row in rows] == ["Run pip install -e '.[verilog]'."] * 2
 
 
 def test_without_a_checkout_the_reference_is_not_installed():

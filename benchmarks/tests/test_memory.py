@@ -127,7 +127,9 @@ def made(folder: Path) -> StudyResults:
     for method, seed, success in (("alone_2", 1, "0001"), ("alone_2", 2, "0111"), ("team", 1, "1111")):
         cell = Cell(phase="evaluation", environment="memory", method=method, seed=seed)
         save(
-            CellResult(cell=cell, config={"train": {}}, digest="", success=success, tokens=100, steps=1, seconds=1.0, curve={}),
+            CellResult(
+                cell=cell, config={"train": {}}, digest="", success=success, tokens=100, steps=1, seconds=1.0, curve={}
+            ),
             folder,
         )
     return read_results(folder)

@@ -96,7 +96,8 @@ def main() -> None:
         )
 
         say(EXPERT_ITERATION)
-        imitating = replace(settings, imitate_tokens=budget, learning_rate=5e-4)  # within a point of the best in the study of credit
+        # In the study of credit this rate was within a point of the best.
+        imitating = replace(settings, imitate_tokens=budget, learning_rate=5e-4)
         trainer = make_trainer(TEAM, output=folder / "imitated", seed=options.seed, training=imitating)
         train(trainer, CountTokens())  # which counts the tokens of logs, one a round
         keep(EXPERT_ITERATION, trainer.rounds.num_generated, trainer)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -11,10 +10,6 @@ from statistics import fmean
 from pettingllms_envs.reports.blocks import Block, Bold, Heading, Items, Paragraph, Picture, Table
 from pettingllms_envs.research.studies import analysis, curves, power
 from pettingllms_envs.research.studies.results import CellResult, label
-
-
-NUMBERS = re.compile(r"(\w+)=([-+.e\d]*\d)(?=,|$)")
-"""Of a setting's label, the fields that are numbers."""
 
 
 def of_folder(folder: Path) -> list[Block]:
@@ -267,7 +262,7 @@ def _tuning(results: analysis.StudyResults) -> Iterator[Block]:
                 continue
             place = analysis.tuned(results, environment, method)
             best = None if place is None else settings[place]
-            numbers = [{name: float(number) for name, number in NUMBERS.findall(each)} for each in settings]
+            numbers = [_numbers(each) for each in settings]
             for name, value in () if place is None else numbers[place].items():
                 tried = {each[name] for each in numbers if name in each}
                 if len(tried) > 2 and value in (min(tried), max(tried)):
@@ -281,6 +276,13 @@ def _tuning(results: analysis.StudyResults) -> Iterator[Block]:
             f"The best setting has the first or the last value that was tried for {', '.join(at_ends)}; a better one "
             "may lie beyond it."
         )
+
+
+def _numbers(setting: str) -> dict[str, float]:
+    """Of a setting's label, the fields that are numbers."""
+    fields = [part.partition("=") for part in setting.split(",")]
+    digits = [value.lstrip("-").replace(".", "", 1).replace("e-", "", 1) for _, _, value in fields]
+    return {name: float(value) for (name, _, value), each in zip(fields, digits, strict=True) if each.isdigit()}
 
 
 def _rate(results: Sequence[CellResult], is_chosen: bool) -> str:
