@@ -3,7 +3,7 @@
     python benchmarks/quotes.py          # writes them anew
 
 A line `<!-- saved: MACHINE SUITE -->` stands before each, such as `<!-- saved: intel-xeon-processor-2-cores step -->`.
-Figures without a peer are left out where they miss no goal. `tests/test_saved_figures.py` holds the pages to the files.
+Figures without a peer are left out where they miss no goal. `tests/test_saved_figures.py` holds pages to files.
 """
 
 from __future__ import annotations
