@@ -137,14 +137,11 @@ def test_a_constant_fault_is_found_by_a_substitute_and_by_nothing_else(
     assert (call["call"], call["episodes"]) == (1, 4)
     # In 4 of 4 problems from 0 to 1: what is missed is Wilson's upper end of 0 of 4.
     assert call["gains"]["success"] == {"mean": 1.0, "low": pytest.approx(1 - wilson(0, 4)[1]), "high": 1.0}
-    assert re.search(r"1 +4 +1 \[0\.51, 1\] ", capsys.readouterr().out)
+    assert re.search(r"1 +4 +1 \[0\.51, 1\] +2\.2 *\n", capsys.readouterr().out)  # of ten problems on with an interval
 
     assert cli.main([*line, "--substitute", "librarian_0=oracle"]) == 0
     found = json.loads(next(Path("out").glob("substitute-librarian_0-*-2/report.json")).read_text())["substitute"]
     assert [each["gains"]["success"]["mean"] for each in found["calls"]] == [0.0] * len(found["calls"])
-
-    assert cli.main([*line, "--substitute", "answerer=scripted:nowhere"]) == 2
-    assert "error: nowhere: No such file or directory; expected a path that can be used" in capsys.readouterr().err
 
     assert cli.main(line) == 0
     assert "The outcome never varied: a constant fault cannot be found so." in capsys.readouterr().out
@@ -160,6 +157,8 @@ def test_a_substitute_of_nobody_or_by_nothing_is_refused_before_anything_is_play
     assert f"--substitute is {given!r}; expected AGENT=SPEC, of one of the agents" in " ".join(
         capsys.readouterr().err.split()
     )
+    assert cli.main([*line, "--substitute", "answerer=scripted:nowhere"]) == 2
+    assert "error: nowhere: No such file or directory; expected a path that can be used" in capsys.readouterr().err
     assert not Path("out").exists()
 
 

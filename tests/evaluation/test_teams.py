@@ -5,14 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-import pettingllms_envs
 from pettingllms_envs import cli
 from pettingllms_envs.agents.spec import AgentSpec, from_identity
 from pettingllms_envs.commands.runs import asked, specs
@@ -92,14 +89,19 @@ def test_an_agent_of_a_role_takes_the_place_of_the_teams(lora: Path) -> None:
 @pytest.mark.parametrize("team", [True, False])
 def test_a_member_is_substituted_by_one_of_a_team_or_another_agent_alone(team: bool, lora: Path) -> None:
     """Neither the team that plays nor that of the substitute is asked for the other roles."""
-    args = cli._parser({}).parse_args(["bench", "plan_path", *(["--team", str(lora)] if team else [])])
-    bench: Any = SimpleNamespace(make=partial(pettingllms_envs.make, "plan_path"))
-    args.substitute = f"planner_0=team:{lora},top_k=5"
-    member, spec = blame._substitute(args, bench)
-    assert spec is not None
+    line = ["bench", "plan_path", "--limit", "1", *(["--team", str(lora)] if team else ["--agents", "oracle"])]
+    args = cli._parser({}).parse_args(line)
+    args.env = "plan_path"
+    bench, _ = asked(args)
+    args.replies, args.substitute = 2, f"planner_0=team:{lora},top_k=5"
+    member, other, _ = blame._substitute(args, bench) or pytest.fail("nobody is substituted")
+    spec = other.agents["planner_0"]
     assert (member, spec.options["adapter"], spec.options["top_k"]) == ("planner_0", f"{lora}/planner", 5)
     args.substitute = "drafter=oracle"
-    assert blame._substitute(args, bench) == ("drafter_0", AgentSpec("oracle"))
+    member, other, name = blame._substitute(args, bench) or pytest.fail("nobody is substituted")
+    assert (member, other.agents["drafter_0"]) == ("drafter_0", AgentSpec("oracle"))
+    assert other.agents["planner_0"] == bench.agents["planner_0"]
+    assert name.startswith("substitute-drafter_0-")
 
 
 def test_options_of_the_command_come_before_those_of_training_and_the_teams_own_before_them(lora: Path) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from pettingllms_envs.agents.spec import AgentSpec
 from pettingllms_envs.branching import check_replayable
 from pettingllms_envs.commands import counted, say, user_errors
 from pettingllms_envs.commands.bench import play_run, told
@@ -42,16 +41,16 @@ def run(args: argparse.Namespace, console: Console) -> int:
     say_problems(args, console, bench, env)
     with user_errors():
         check_replayable(env)
-        member, substitute = _substitute(args, bench)
+        substituted = _substitute(args, bench)
     played, path = play_run(args, console, bench, env)
     if (status := told(console, played, path)) > 1:
         return status
     with user_errors():
         rows = [row for row in read(path) if row["error"] is None]
-    if substitute is not None:
-        bench = replace(bench, agents={**bench.agents, member: substitute})
+    if substituted is not None:
+        member, other, name = substituted
         given = CallsSubstituted(rows, bench.samples, args.replies, member)
-        return max(status, _substituted(args, console, bench, given, path))
+        return max(status, _substituted(args, console, other, given, path / name))
     anew = CallsAnew(rows, bench.samples, args.replies)
     lengths = [len(row["steps"]) for row in rows]
     num_asked = args.replies * sum(length * (length + 1) // 2 for length in lengths)
@@ -79,10 +78,10 @@ def run(args: argparse.Namespace, console: Console) -> int:
     return max(status, missing(console, played))
 
 
-def _substitute(args: argparse.Namespace, bench: Bench) -> tuple[str, AgentSpec | None]:
-    """Who is substituted and by what; None where nobody is."""
+def _substitute(args: argparse.Namespace, bench: Bench) -> tuple[str, Bench, str] | None:
+    """Who is substituted, the benchmark with the other agent, and its folder's name; None where nobody is."""
     if args.substitute is None:
-        return "", None
+        return None
     roles = roles_of(bench.make())
     name, _, text = args.substitute.partition("=")
     members = [agent for agent, role in roles.items() if name in (agent, role)]
@@ -92,20 +91,24 @@ def _substitute(args: argparse.Namespace, bench: Bench) -> tuple[str, AgentSpec 
             f"as {next(iter(roles))}=oracle."
         )
     alone = argparse.Namespace(**{**vars(args), "team": None})  # or its other members would have to be here
-    return members[0], specs(alone, {members[0]: roles[members[0]]}, [f"{members[0]}={text}"])[members[0]]
+    spec = specs(alone, {members[0]: roles[members[0]]}, [f"{members[0]}={text}"])
+    other = replace(bench, agents={**bench.agents, **spec})
+    return members[0], other, f"substitute-{members[0]}-{digest_of(other.config)}-{args.replies}"
 
 
-def _substituted(args: argparse.Namespace, console: Console, bench: Bench, anew: CallsSubstituted, path: Path) -> int:
+def _substituted(
+    args: argparse.Namespace, console: Console, bench: Bench, anew: CallsSubstituted, folder: Path
+) -> int:
     """Play the episodes in which a member is substituted from one of its calls on, and show what they gain."""
     say(console, f"\n{args.substitute}, from each of its calls on: {len(anew.places):,} episodes to play on.")
-    with user_errors():  # of a file that is not there
-        folder = path / f"substitute-{anew.member}-{digest_of(bench.config)}-{args.replies}"
     played = watched(bench, folder, args, console, bench.env, anew)
     names = ("success", "return")
     heads = ("call", "episodes", "gain in success [95% interval]", "gain in its return [95% interval]")
     shown = []
     for each in played.report[anew.kind]["calls"]:
-        gains = [tables.number(each["gains"][name]) if name in each["gains"] else "-" for name in names]
+        gains = [tables.number(each["gains"].get(name)) for name in names]
+        if len({row["instance"]["index"] for row in anew.rows}) < tables.FEW:
+            gains[1] = f"{each['gains']['return']['mean']:.3g}"
         shown.append((str(each["call"]), str(each["episodes"]), *gains))
     if shown:
         tables.table(console, heads, shown)
