@@ -19,7 +19,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench_sampling import letters, make_model
+from bench_sampling import make_model
+from bench_step import letters
 from datasets import Dataset
 from figures import Figure, write
 from peft import LoraConfig

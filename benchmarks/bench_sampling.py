@@ -23,6 +23,7 @@ from typing import Any
 
 import pettingzoo
 import torch
+from bench_step import letters
 from datasets import Dataset
 from figures import Figure, write
 from peft import LoraConfig
@@ -85,12 +86,6 @@ class Compared(MultiAgentGRPOTrainer):
 
 def _largest(batch: dict[str, Any], logps: torch.Tensor) -> float:
     return float(((logps - batch["sampling_per_token_logps"]).abs() * batch["completion_mask"]).max())
-
-
-def letters(completions: Sequence[Any], **_: Any) -> list[float]:
-    """Share of characters below 'P': what random replies differ in."""
-    texts = [completion[0]["content"] for completion in completions]
-    return [sum(character < "P" for character in text) / max(len(text), 1) for text in texts]
 
 
 def prompts(number: int) -> list[tuple[str, list[dict[str, str]]]]:

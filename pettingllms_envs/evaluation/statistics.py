@@ -237,9 +237,9 @@ def difference_interval(differences: Sequence[float], confidence: float = 0.95) 
     If all are equal the bootstrap is degenerate; then the share of problems with another one is bounded by Wilson's
     interval of 0, and each is by at most 1 away.
     """
-    if len(set(differences)) == 1:
-        most = wilson(0, len(differences), confidence)[1]
-        return max(-1.0, differences[0] - most), min(1.0, differences[0] + most)
+    if len(set(differences)) < 2:
+        most, mean = wilson(0, len(differences), confidence)[1], max(differences, default=0.0)
+        return max(-1.0, mean - most), min(1.0, mean + most)
     return bootstrap(differences, confidence)
 
 

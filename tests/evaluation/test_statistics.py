@@ -147,6 +147,7 @@ def test_an_interval_is_never_a_point_where_chance_was_not_seen_at_work() -> Non
     assert difference_interval([0.0] * 10) == pytest.approx((-0.277533, 0.277533), abs=1e-6)
     assert difference_interval([0.5] * 10) == pytest.approx((0.222467, 0.777533), abs=1e-6)
     assert difference_interval([1.0] * 10) == pytest.approx((0.722467, 1.0), abs=1e-6)
+    assert difference_interval([]) == (-1.0, 1.0)
     assert mean_interval([]) == (0.0, 1.0)
 
 
