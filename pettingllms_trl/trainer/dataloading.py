@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import torch
@@ -41,9 +43,16 @@ def places(sampler: EpochSampler, start: int, number: int) -> list[int]:
     found: list[int] = []
     while len(found) < number:
         epoch, first = divmod(start + len(found), len(sampler))
-        sampler.set_epoch(epoch)
-        found += list(sampler)[first : first + number - len(found)]
+        order = _order(sampler.num_samples, sampler.batch_size, sampler.shuffle, sampler.seed, epoch)
+        found += order[first : first + number - len(found)]
     return found
+
+
+@lru_cache(maxsize=1)  # each generation asks for a few rows of the same epoch
+def _order(num_rows: int, batch_size: int, shuffle: bool, seed: int, epoch: int) -> array[int]:
+    sampler = EpochSampler(range(num_rows), 1, batch_size, shuffle=shuffle, seed=seed)
+    sampler.set_epoch(epoch)
+    return array("q", sampler)
 
 
 class EpochSampler(RepeatSampler):
