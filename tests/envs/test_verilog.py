@@ -15,7 +15,7 @@ import pytest
 import pettingllms_envs
 from pettingllms_envs.core import Unreadable
 from pettingllms_envs.environments.verilog import folders
-from pettingllms_envs.environments.verilog.combinational import _spectrum
+from pettingllms_envs.environments.verilog.combinational import _spectrum, mux
 from pettingllms_envs.environments.verilog.designers import WORKFLOWS, read_plan
 from pettingllms_envs.environments.verilog.designs import header
 from pettingllms_envs.environments.verilog.families import FAMILIES, LEVELS, draw, split_of
@@ -169,6 +169,14 @@ def test_functions_that_are_alike_have_one_structure() -> None:
     first_two = [at for at in range(8) if at & 3 == 3]
     last_two = [at for at in range(8) if at & 6 == 6]
     assert _spectrum(first_two, 3) == _spectrum(last_two, 3) != _spectrum(majority, 3)
+
+
+def test_multiplexers_that_differ_by_the_order_of_their_inputs_have_one_structure() -> None:
+    # Three inputs, none inverted: the 6 orders are one design with other names, in each of three widths.
+    drawn = [mux(random.Random(seed), 1) for seed in range(2000)]
+    same = [each for each in drawn if "inverted" not in each.text and "2: d" in each.text and "3: d" not in each.text]
+    assert len({each.golden for each in same}) == 18
+    assert len({each.structure for each in same}) == 3
 
 
 def test_machines_with_other_names_have_one_structure_and_idle_states_none() -> None:

@@ -91,7 +91,7 @@ def mux(rng: random.Random, level: int) -> Design:
     said = "; ".join(f"{at}: d{order[at]}{' inverted' * inverted[at]}" for at in range(num))
     text = f"y is, by the value of s, this input: {said}. For any other value of s all bits of y are 0."
     inputs = " ".join([f"s:{select}", *(f"d{at}:{width}" for at in range(num))])
-    shape = num, width, sum(inverted), order[0], sum(order[at] == at for at in range(num))
+    shape = num, width, sum(inverted)
     return design(text, inputs, f"y:{width}", (golden, other), "mux", *shape)
 
 

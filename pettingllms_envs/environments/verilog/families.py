@@ -1,7 +1,7 @@
 """Our own designs: seven families in four levels, drawn by a seed, divided into splits by their structure.
 
 No structure is in two splits. Truth tables that differ by negated or permuted inputs, or a negated output, have one;
-so have state machines that differ by the names of their states.
+so have multiplexers of permuted inputs, and state machines that differ by the names of their states.
 """
 
 from __future__ import annotations
