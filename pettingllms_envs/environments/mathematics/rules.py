@@ -24,6 +24,7 @@ from typing import ClassVar, NamedTuple
 
 from pettingllms_envs.core import Unreadable
 from pettingllms_envs.datasets.problems import MathProblem
+from pettingllms_envs.environments.mathematics.answer_rows import MAX_ANSWER
 from pettingllms_envs.graders import math
 from pettingllms_envs.instances import seeded
 from pettingllms_envs.quoting import quote_headings, quote_inline
@@ -32,7 +33,6 @@ from pettingllms_envs.tasks.data import DataTask
 
 
 _NUMBER = re.compile(r"\d+", re.ASCII)
-MAX_ANSWER = 1_000  # characters; the longest golden answer of OlympiadBench has 198
 
 
 class AnswerState(NamedTuple):
