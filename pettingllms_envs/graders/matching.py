@@ -155,9 +155,9 @@ def _unknown(text: str) -> str:
 def _same(gold: Shape, answer: Shape, limit: float | None, equal: Equal) -> bool:
     if gold.text == answer.text:
         return True
-    if isinstance(answer, Leaf) and _RELATION.search(answer.text) and not _RELATION.search(gold.text):
-        if not _unknown(answer.text):  # math-verify would solve it
-            return False
+    is_relation = [_RELATION.search(each.text) is not None for each in (gold, answer)]
+    if isinstance(answer, Leaf) and is_relation == [False, True] and not _unknown(answer.text):
+        return False  # math-verify would solve it
     if isinstance(gold, Leaf) and isinstance(answer, Leaf):
         return _leaf(gold.text, answer.text, limit, equal)
     if isinstance(gold, Ordered) and isinstance(answer, Ordered):

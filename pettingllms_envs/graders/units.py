@@ -5,33 +5,13 @@ from __future__ import annotations
 import re
 
 
-_ALIASES = {
-    "m": "meter metre",
-    "km": "kilometer kilometre",
-    "cm": "centimeter centimetre",
-    "mm": "millimeter millimetre",
-    "ft": "foot feet",
-    "in": "inch inches",
-    "mi": "mile",
-    "mi/h": "mph",
-    "yd": "yard",
-    "s": "sec second",
-    "min": "minute",
-    "h": "hr hour",
-    "year": "yr",
-    "kg": "kilogram",
-    "g": "gram",
-    "mg": "milligram",
-    "lb": "pound",
-    "oz": "ounce",
-    "l": "liter litre",
-    "ml": "milliliter millilitre",
-    "dollar": "usd",
-    "euro": "eur",
-    "km/h": "kph kmh kmph",
-    "degree": "deg",
-}
-_KNOWN = {alias: name for name, aliases in _ALIASES.items() for alias in (name, *aliases.split())}
+_NAMES = (
+    "m meter metre, km kilometer kilometre, cm centimeter centimetre, mm millimeter millimetre, ft foot feet",
+    "in inch inches, mi mile, mi/h mph, yd yard, s sec second, min minute, h hr hour, day, week, year yr",
+    "kg kilogram, g gram, mg milligram, lb pound, oz ounce, l liter litre, ml milliliter millilitre",
+    "dollar usd, euro eur, cent, km/h kph kmh kmph, degree deg",
+)
+_KNOWN = {name: names.split()[0] for row in _NAMES for names in row.split(",") for name in names.split()}
 _POWERS = {"square": "^2", "sq": "^2", "squared": "^2", "cubic": "^3", "cu": "^3", "cubed": "^3"}
 
 _NO_UNIT = re.compile(
