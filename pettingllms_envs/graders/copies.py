@@ -35,9 +35,9 @@ def is_formula_of(statement: str, answer: str) -> bool:
     formulas = set(map(spelling.tight, pieces))
     sides = {shapes.shape(side).text for formula in formulas for side in (formula, *shapes.split(formula, "="))}
     given = shapes.shape(spelling.tight(spelling.plain(answer))).text
-    links = given.split("=")
-    named = links[1:] if len(links) == 2 and _NAME.fullmatch(links[0]) else []
-    return any(each in sides and numbers.read(each) is None and not _NAME.fullmatch(each) for each in (given, *named))
+    name, *values = given.split("=")
+    said = [given, shapes.shape(values[0]).text] if len(values) == 1 and _NAME.fullmatch(name) else [given]
+    return any(each in sides and numbers.read(each) is None and not _NAME.fullmatch(each) for each in said)
 
 
 def _words(text: str) -> str:
