@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import numpy as np
 from pettingzoo import AECEnv
 
-from pettingllms_envs.core import TEAM, Parts, Workflow, check_choice, scalars
+from pettingllms_envs.core import FIELDS, TEAM, Parts, Workflow, check_choice, scalars
 from pettingllms_envs.doors import VERSIONED
 from pettingllms_envs.features import (
     ChangingTeam,
@@ -305,7 +305,11 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
             seed = self._seeds.getrandbits(32)
         else:
             seed = self._seeds = _whole(seed)
-        play = self.workflow.start(self.workflow.task.generate(seed, **fields))
+        outside = FIELDS.set(fields)
+        try:
+            play = self.workflow.start(self.workflow.task.generate(seed, **fields))
+        finally:
+            FIELDS.reset(outside)
         if self._recalling is not None and self._recalling.is_history(play):
             self.metadata["state"] = "history"
         agents = tuple(self.possible_agents) if self._changing is None else self._present(self._changing, play)

@@ -15,6 +15,7 @@ tuples, so that a snapshot is a reference. Named tuples are used here because th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -26,6 +27,8 @@ from pettingllms_envs.suggestions import did_you_mean
 TEAM = "team"
 SPLITS = ("train", "validation", "test")
 UNREADABLE_PENALTY = -0.2
+FIELDS: ContextVar[Mapping[str, Any] | None] = ContextVar("fields", default=None)
+"""The fields of the instance of an episode that begins, while its workflow starts; None elsewhere."""
 OBSERVATIONS = ("text", "parts", "messages")
 
 State = TypeVar("State")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -164,7 +164,7 @@ def _of_files(
     read: Callable[[int], None] | None,
 ) -> Iterator[Entry]:
     seen: dict[bytes, str] = {}
-    ids: dict[str, str] = {}
+    ids: dict[str, tuple[str, str]] = {}
     for file in files:
         path = local(file)
         verify(source, path)
@@ -225,13 +225,21 @@ def _first(problem: Problem, seen: dict[bytes, str]) -> Problem | LeftOut:
     return LeftOut("an earlier row has its statement" + ("" if seen[key] == answer else " and another answer"))
 
 
-def _of_its_own_name(problem: Problem, ids: dict[str, str]) -> Problem | BadRow | LeftOut:
-    """The problem, or `LeftOut` if an earlier row is the same, or `BadRow` if another problem has its id."""
-    if problem.id not in ids:
-        ids[problem.id] = problem.digest
+def _of_its_own_name(problem: Problem, ids: dict[str, tuple[str, str]]) -> Problem | BadRow | LeftOut:
+    """The problem, or `LeftOut` if an earlier row is the same, or `BadRow` if another problem has its id.
+
+    An id that is made of the words of a statement gets a suffix where an earlier one differs in other signs alone, as
+    `(8-3)-2` from `8-(3-2)`.
+    """
+    signs = normalization.form(problem.statement, signs=True).hex()
+    digest, earlier = ids.setdefault(problem.id, ("", signs))
+    if not digest:
+        ids[problem.id] = problem.digest, signs
         return problem
-    if ids[problem.id] == problem.digest:
+    if digest == problem.digest:
         return LeftOut("an earlier row is the same")
+    if earlier != signs and problem.id.endswith(normalization.name(problem.statement)):
+        return _of_its_own_name(replace(problem, id=f"{problem.id}-{signs[:8]}"), ids)
     return BadRow(f"its id {problem.id!r} is an earlier row's; expected one of its own")
 
 

@@ -27,22 +27,26 @@ _SPELLINGS = (
     (re.compile(r"−|–|—"), "-"),
 )
 _WORD = re.compile(r"[^\W\d_]+|\d+|[-+*/^=<>]")
+_SIGN = re.compile(rf"{_WORD.pattern}|[()|%÷√\[\]]|\\[{{}}]|(?<=\d)[.,:](?=\d)|(?<=[\d)}}])!|(?<=\b[a-z])['!]")
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
-def words(statement: str) -> list[str]:
-    """The words, numbers and operators of a statement, in lower case, in their order."""
+def words(statement: str, *, signs: bool = False) -> list[str]:
+    """The words, numbers and operators of a statement, in lower case, in their order; if asked, also other signs.
+
+    These, such as parentheses, factorials and per cent, are not the same in all copies of a problem.
+    """
     plain = unicodedata.normalize("NFKC", statement).lower()
     for spelling, ours in _SPELLINGS:
         plain = spelling.sub(ours, plain)
     plain = _STYLE.sub(" ", _SPACING.sub(" ", plain))
-    return _WORD.findall(plain)
+    return (_SIGN if signs else _WORD).findall(plain)
 
 
-def form(statement: str) -> bytes:
+def form(statement: str, *, signs: bool = False) -> bytes:
     """A digest that is the same for all copies of a statement: 32 bytes, the SHA-256 of its words."""
-    return hashlib.sha256(" ".join(words(statement)).encode("utf-8", "surrogatepass")).digest()
+    return hashlib.sha256(" ".join(words(statement, signs=signs)).encode("utf-8", "surrogatepass")).digest()
 
 
 def name(statement: str) -> str:

@@ -53,7 +53,7 @@ def words(row: DataRow, *names: str) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise BadRow(f"{names[0]!r} is a {type(value).__name__}; expected text or a number")
     if isinstance(value, float):
-        return "" if math.isnan(value) else f"{value:g}"
+        return "" if math.isnan(value) else str(int(value)) if value.is_integer() else repr(value)
     return str(value).strip()
 
 

@@ -156,9 +156,10 @@ def review(problem: CodeProblem, cases: tuple[CodeCase, ...], *, right: str, lim
 
     1. It is copied from the statement: not valid, for it says nothing new.
     2. A golden test has the same input: valid if the outputs agree.
-    3. The data set has a golden solution, or else there is a program that passed all golden tests: valid if that
+    3. Its output is blank: not valid, for many programs print nothing where the input makes no sense.
+    4. The data set has a golden solution, or else there is a program that passed all golden tests: valid if that
        program, on this input, gives this output.
-    4. There is neither: not known, which counts like not valid.
+    5. There is neither: not known, which counts like not valid.
 
     Args:
         right: A program of the episode that passes all golden tests; empty if there is none.
@@ -248,11 +249,14 @@ def _valid(problem: CodeProblem, cases: tuple[CodeCase, ...], right: str, limits
 
 
 def _as_tested(problem: CodeProblem, case: CodeCase) -> bool | None:
-    """Whether the case's output is that of the golden test with the same input; None if there is no such test."""
+    """Whether the output is that of the golden test with the same input. Without such a test, a blank one is none.
+
+    None if this does not tell.
+    """
     ours = as_test(problem, case)
     same = next((test for test in problem.tests if _same_input(ours, test)), None)
     if same is None:
-        return None
+        return None if case.output.strip() else False
     if isinstance(ours, StdinTest):
         return same_tokens(
             as_bytes(ours.expected),

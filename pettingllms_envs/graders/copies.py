@@ -5,10 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from pettingllms_envs.graders import numbers, shapes, spelling
+
 
 CLOSE = 60
 """Characters of a statement between an example's input and its output."""
 _AROUND = re.compile(r" ?([][{},:]) ?")
+_DELIMITER = re.compile(r"(?<!\\)\$+|\\[()\[\]]")
+_WORD = re.compile(r"(?<![A-Za-z\\])[A-Za-z]{2,}|[.,;:?](?=\s|$)")
+_NAME = re.compile(r"\\?[A-Za-z]+(?:_\w)?")
 
 
 def stand_in_a_row(statement: str, pieces: Sequence[str]) -> bool:
@@ -18,6 +23,21 @@ def stand_in_a_row(statement: str, pieces: Sequence[str]) -> bool:
     """
     bare = [_words(piece) for piece in pieces]
     return all(bare) and _in_a_row(_words(statement), bare)
+
+
+def is_formula_of(statement: str, answer: str) -> bool:
+    """Whether an answer, perhaps after a name, is a formula of the statement or a side of one, in whatever spelling.
+
+    A number or a name is none: it may well be the answer, too.
+    """
+    pieces = [spelling.plain(piece) for piece in _DELIMITER.split(statement)]
+    pieces += [spelling.plain(part) for piece in pieces for part in _WORD.split(piece)]
+    formulas = set(map(spelling.tight, pieces))
+    sides = {shapes.shape(side).text for formula in formulas for side in (formula, *shapes.split(formula, "="))}
+    given = shapes.shape(spelling.tight(spelling.plain(answer))).text
+    name, *values = given.split("=")
+    said = [given, shapes.shape(values[0]).text] if len(values) == 1 and _NAME.fullmatch(name) else [given]
+    return any(each in sides and numbers.read(each) is None and not _NAME.fullmatch(each) for each in said)
 
 
 def _words(text: str) -> str:

@@ -42,6 +42,9 @@ def agrees(gold: Reading, answer: Reading, tolerance: Sequence[float], equal: Eq
                 for wanted, limit in zip(gold.items, limits, strict=True)
             ]
         )
+    wanted, given = _union(gold.items), _union(answer.items)
+    if wanted and len(wanted) == len(given):
+        return one_to_one([[_same(part, each, None, equal) for each in given] for part in wanted])
     if several == 1 and all(len(item.links) == 1 for item in answer.items):
         return _in_a_row(gold.items[0], answer.items, limits[0], equal)
     return False
@@ -75,6 +78,15 @@ def one_to_one(fits: Sequence[Sequence[bool]]) -> bool:
         return False
 
     return all(place(row, set()) for row in range(len(fits)))
+
+
+def _union(items: Sequence[Item]) -> Sequence[Shape]:
+    r"""The parts of `(-\infty,2)\cup(3,\infty)`, or of `x<2, x>3`: solved relations of one unknown; else none."""
+    if len(items) == 1:
+        whole = shapes.shape(items[0].links[-1])
+        return whole.parts if isinstance(whole, Bag) and whole.kind == "union" else ()
+    unknowns = {_unknown(item.text) for item in items}
+    return [Leaf(item.text) for item in items] if len(unknowns) == 1 and "" not in unknowns else ()
 
 
 def _in_a_row(gold: Item, answers: Sequence[Item], limit: float | None, equal: Equal) -> bool:
@@ -126,12 +138,26 @@ def _value(gold: str, answer: str, limit: float | None, equal: Equal) -> bool:
     return gold == answer or _same(shapes.shape(gold), shapes.shape(answer), limit, equal)
 
 
-_RELATION = re.compile(r"[<>]|\\(?:le|ge|ne)(?![a-zA-Z])")
+_RELATION = re.compile(r"[<>]|\\(?:le|ge|ne)(?![a-zA-Z])|\\\\(?:le|ge|ne)")
+_UNKNOWN = re.compile(r"(?!\\infty|\\pi)\\?[A-Za-z]+(?:_(?:\w|\{\w*\}))?(?:\(\w\))?")
+_COMMAND = re.compile(r"\\[A-Za-z]+")
+
+
+def _unknown(text: str) -> str:
+    r"""What a solved relation is about, such as the `x` of `-2\le x<2`; empty of `x^2<4`, and of what is none."""
+    sides = [side.strip() for side in _RELATION.split(text)]
+    for name in sides[1:2] if len(sides) == 3 else sides if len(sides) == 2 else ():
+        if _UNKNOWN.fullmatch(name) and sum(name in _COMMAND.sub(" ", side) for side in sides) < 2:
+            return name
+    return ""
 
 
 def _same(gold: Shape, answer: Shape, limit: float | None, equal: Equal) -> bool:
     if gold.text == answer.text:
         return True
+    is_relation = [_RELATION.search(each.text) is not None for each in (gold, answer)]
+    if isinstance(answer, Leaf) and is_relation == [False, True] and not _unknown(answer.text):
+        return False  # math-verify would solve it
     if isinstance(gold, Leaf) and isinstance(answer, Leaf):
         return _leaf(gold.text, answer.text, limit, equal)
     if isinstance(gold, Ordered) and isinstance(answer, Ordered):

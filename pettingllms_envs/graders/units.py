@@ -5,53 +5,45 @@ from __future__ import annotations
 import re
 
 
-_ALIASES = {
-    "m": "meter metre",
-    "km": "kilometer kilometre",
-    "cm": "centimeter centimetre",
-    "mm": "millimeter millimetre",
-    "ft": "foot feet",
-    "in": "inch inches",
-    "mi": "mile",
-    "s": "sec second",
-    "min": "minute",
-    "h": "hr hour",
-    "day": "day",
-    "week": "week",
-    "year": "year",
-    "kg": "kilogram",
-    "g": "gram",
-    "dollar": "dollar usd",
-    "cent": "cent",
-    "km/h": "kph kmh",
-    "degree": "degree deg",
-}
-_KNOWN = {alias: name for name, aliases in _ALIASES.items() for alias in (name, *aliases.split())}
-_POWERS = {"square": "^2", "sq": "^2", "cubic": "^3", "cu": "^3"}
+_NAMES = (
+    "m meter metre, km kilometer kilometre, cm centimeter centimetre, mm millimeter millimetre, ft foot feet",
+    "in inch inches, mi mile, mi/h mph, yd yard, s sec second, min minute, h hr hour, day, week, year yr",
+    "kg kilogram, g gram, mg milligram, lb pound, oz ounce, l liter litre, ml milliliter millilitre",
+    "dollar usd, euro eur, cent, km/h kph kmh kmph, degree deg",
+)
+_KNOWN = {name: names.split()[0] for row in _NAMES for names in row.split(",") for name in names.split()}
+_POWERS = {"square": "^2", "sq": "^2", "squared": "^2", "cubic": "^3", "cu": "^3", "cubed": "^3"}
 
-_NO_UNIT = {"and", "or", "not", "is", "are", "if", "for", "where", "when", "with", "mod", "but", "only"}
+_NO_UNIT = re.compile(
+    r"\b(?:and|or|not|is|are|if|for|where|when|with|mod|but|only)\b"
+    r"|^\s*(?:plus|minus|times\s+\w+|over|divided|point|choose|squared|cubed|factorial)\b",
+    re.I,
+)
+_COUNT = re.compile("hundred|thousand|[mb]illion|trillion|dozen|hal[fv]|third|fourth|quarter|fifth|sixth|eighth|tenth")
+"""Parts of units that change the number, and so cannot be left out."""
 _UNIT = re.compile(
-    r"(?<=[\d})])(?:\s*\\text\{(?P<text>[A-Za-z./\s-]+)\}"
+    r"(?<=[\d})])(?:\s*\\text\{(?P<text>[A-Za-z./\s-]+(?:(?:(?<=m)|(?<=[A-Za-z]{2}))\^[23])?)\}"
     r"|\s+(?P<words>(?:[A-Za-z]{3,}|km|cm|mm|kg|ft|mi|hr)(?:\s+[A-Za-z]{3,})*(?:\s*/\s*[A-Za-z]+)?)"
     r"|(?P<close>km|cm|mm|kg|min)(?P<per>/[a-z]+)?)"
     r"\s*(?P<power>\^\s*(?:[23]|\{\s*[23]\s*\}))?$"
 )
-_MARKS, _AROUND_POWER = re.compile(r"\\text|[{}$\\~]"), re.compile(r"[\s{}]")
+_MARKS, _AROUND_POWER = re.compile(r"\\(?:text|math)[a-z]*|[{}$\\~]"), re.compile(r"[\s{}]")
 _PERCENT = re.compile(r"%|\\text\{\s*(?:%|percent|pct|per cent)\s*\}|(?<=[\d\s}])(?:percent(?:age)?|pct)\b")
 _DEGREE = re.compile(r"\^\s*\\circ(?![a-zA-Z])\s*|(?:(?<!\s)\s+)?\\text\{\s*degrees?\s*\}|(?<=\d)\s+degrees?\b")
 
 
 def canonical(unit: str) -> str:
     """One name for a unit, such as `"km"` for `"kilometres"`; what is not known keeps its letters."""
-    words = _MARKS.sub(" ", unit).lower().replace(" per ", "/").replace("/", " / ").split()
+    words = _MARKS.sub(" ", unit.replace(".", "")).lower().replace(" per ", "/").replace("/", " / ").split()
     power = "".join(_POWERS.get(word, "") for word in words)
     names = "".join("/" if word == "/" else _singular(word) for word in words if word not in _POWERS)
     return _KNOWN.get(names, names) + power
 
 
 def clash(one: str, other: str) -> bool:
-    """Whether two canonical units are both known, and not the same."""
-    return one != other and _is_known(one) and _is_known(other)
+    """Whether two canonical units are not the same, and neither is left out; millions and halves cannot be."""
+    one, other = (unit[:2] + unit[2:].rstrip("esiy") for unit in (one, other))  # boxes, candies
+    return one != other and ("" not in (one, other) or _COUNT.search(one + other) is not None)
 
 
 def without_unit(text: str) -> tuple[str, str]:
@@ -60,7 +52,7 @@ def without_unit(text: str) -> tuple[str, str]:
     if match is None:
         return text, ""
     words = match["text"] or match["words"] or match["close"] + (match["per"] or "")
-    if set(words.lower().split()) & _NO_UNIT:
+    if _NO_UNIT.search(words):
         return text, ""
     power = _AROUND_POWER.sub("", match["power"] or "")
     return text[: match.start()].rstrip(), canonical(words) + power
@@ -78,12 +70,6 @@ def without_degrees(text: str) -> str:
 
 
 def _singular(word: str) -> str:
-    word = word.rstrip(".")
     base, hat, power = word.partition("^")
     name = _KNOWN.get(base) or _KNOWN.get(base.removesuffix("s")) or base
     return name + hat + power
-
-
-def _is_known(unit: str) -> bool:
-    parts = [part.partition("^")[0] for part in unit.split("/")]
-    return unit in _KNOWN.values() or all(part in _KNOWN.values() for part in parts)

@@ -34,138 +34,58 @@ class Checked(NamedTuple):
     refusal: int = errno.EPERM
 
 
-ALLOWED: dict[str, Numbers] = {
-    "read": (0, 63),
-    "write": (1, 64),
-    "readv": (19, 65),
-    "writev": (20, 66),
-    "pread64": (17, 67),
-    "pwrite64": (18, 68),
-    "close": (3, 57),
-    "close_range": (436, 436),
-    "fstat": (5, 80),
-    "lseek": (8, 62),
-    "mmap": (9, 222),
-    "mprotect": (10, 226),
-    "munmap": (11, 215),
-    "mremap": (25, 216),
-    "madvise": (28, 233),
-    "brk": (12, 214),
-    "msync": (26, 227),
-    "rt_sigprocmask": (14, 135),
-    "rt_sigreturn": (15, 139),
-    "rt_sigpending": (127, 136),
-    "rt_sigtimedwait": (128, 137),
-    "rt_sigsuspend": (130, 133),
-    "sigaltstack": (131, 132),
-    "pause": (34, None),
-    "alarm": (37, None),
-    "setitimer": (38, 103),
-    "getitimer": (36, 102),
-    "dup": (32, 23),
-    "dup2": (33, None),
-    "dup3": (292, 24),
-    "pipe": (22, None),
-    "pipe2": (293, 59),
-    "select": (23, None),
-    "pselect6": (270, 72),
-    "poll": (7, None),
-    "ppoll": (271, 73),
-    "epoll_create": (213, None),
-    "epoll_create1": (291, 20),
-    "epoll_ctl": (233, 21),
-    "epoll_wait": (232, None),
-    "epoll_pwait": (281, 22),
-    "eventfd": (284, None),
-    "eventfd2": (290, 19),
-    "sendfile": (40, 71),
-    "ftruncate": (77, 46),
-    "fsync": (74, 82),
-    "fdatasync": (75, 83),
-    "fadvise64": (221, 223),
-    "nanosleep": (35, 101),
-    "clock_nanosleep": (230, 115),
-    "clock_gettime": (228, 113),
-    "clock_getres": (229, 114),
-    "gettimeofday": (96, 169),
-    "time": (201, None),
-    "times": (100, 153),
-    "getpid": (39, 172),
-    "gettid": (186, 178),
-    "getppid": (110, 173),
-    "getpgid": (121, 155),
-    "getpgrp": (111, None),
-    "getsid": (124, 156),
-    "getuid": (102, 174),
-    "geteuid": (107, 175),
-    "getgid": (104, 176),
-    "getegid": (108, 177),
-    "getresuid": (118, 148),
-    "getresgid": (120, 150),
-    "getgroups": (115, 158),
-    "uname": (63, 160),
-    "sysinfo": (99, 179),
-    "getrusage": (98, 165),
-    "getrlimit": (97, 163),
-    "setrlimit": (160, 164),
-    "sched_yield": (24, 124),
-    "sched_getaffinity": (204, 123),
-    "sched_getparam": (143, 121),
-    "sched_getscheduler": (145, 120),
-    "getpriority": (140, 141),
-    "getcpu": (309, 168),
-    "capget": (125, 90),
-    "futex": (202, 98),
-    "set_robust_list": (273, 99),
-    "set_tid_address": (218, 96),
-    "rseq": (334, 293),
-    "membarrier": (324, 283),
-    "restart_syscall": (219, 128),
-    "exit": (60, 93),
-    "exit_group": (231, 94),
-    "wait4": (61, 260),
-    "waitid": (247, 95),
-    "arch_prctl": (158, None),
-    "getrandom": (318, 278),
-    "umask": (95, 166),
-    "getcwd": (79, 17),
-    "shutdown": (48, 210),
-    "getsockname": (51, 204),
-    "getpeername": (52, 205),
-    "getsockopt": (55, 209),
-}
+def _table(rows: str) -> dict[str, Numbers]:
+    """A call in each row, up to a comma: its name, and its two numbers, `-` for none."""
+    cells = (row.split() for row in rows.split(","))
+    return {name: (int(x86), None if arm == "-" else int(arm)) for name, x86, arm in cells}
+
+
+ALLOWED = _table(
+    """
+    read 0 63, write 1 64, readv 19 65, writev 20 66, pread64 17 67, pwrite64 18 68, close 3 57, close_range 436 436,
+    fstat 5 80, lseek 8 62,
+    mmap 9 222, mprotect 10 226, munmap 11 215, mremap 25 216, madvise 28 233, brk 12 214, msync 26 227,
+    rt_sigprocmask 14 135, rt_sigreturn 15 139, rt_sigpending 127 136, rt_sigtimedwait 128 137,
+    rt_sigsuspend 130 133, sigaltstack 131 132, pause 34 -, alarm 37 -, setitimer 38 103, getitimer 36 102,
+    dup 32 23, dup2 33 -, dup3 292 24, pipe 22 -, pipe2 293 59,
+    select 23 -, pselect6 270 72, poll 7 -, ppoll 271 73, epoll_create 213 -, epoll_create1 291 20, epoll_ctl 233 21,
+    epoll_wait 232 -, epoll_pwait 281 22, eventfd 284 -, eventfd2 290 19,
+    sendfile 40 71, ftruncate 77 46, fsync 74 82, fdatasync 75 83, fadvise64 221 223,
+    nanosleep 35 101, clock_nanosleep 230 115, clock_gettime 228 113, clock_getres 229 114, gettimeofday 96 169,
+    time 201 -, times 100 153,
+    getpid 39 172, gettid 186 178, getppid 110 173, getpgid 121 155, getpgrp 111 -, getsid 124 156, getuid 102 174,
+    geteuid 107 175, getgid 104 176, getegid 108 177, getresuid 118 148, getresgid 120 150, getgroups 115 158,
+    uname 63 160, sysinfo 99 179, getrusage 98 165, getrlimit 97 163, setrlimit 160 164, sched_yield 24 124,
+    sched_getaffinity 204 123, sched_getparam 143 121, sched_getscheduler 145 120, getpriority 140 141,
+    getcpu 309 168,
+    capget 125 90, futex 202 98, set_robust_list 273 99, set_tid_address 218 96, rseq 334 293, membarrier 324 283,
+    restart_syscall 219 128,
+    exit 60 93, exit_group 231 94, wait4 61 260, waitid 247 95, arch_prctl 158 -,
+    getrandom 318 278, umask 95 166, getcwd 79 17, shutdown 48 210, getsockname 51 204, getpeername 52 205,
+    getsockopt 55 209
+    """
+)
 
 # They read names, sizes and directories, never the inside of a file. Refused where nothing else hides files.
-ABOUT_FILES: dict[str, Numbers] = {
-    "stat": (4, None),
-    "lstat": (6, None),
-    "access": (21, None),
-    "faccessat": (269, 48),
-    "faccessat2": (439, 439),
-    "readlink": (89, None),
-    "readlinkat": (267, 78),
-    "getdents": (78, None),
-    "getdents64": (217, 61),
-}
+ABOUT_FILES = _table(
+    """
+    stat 4 -, lstat 6 -, access 21 -, faccessat 269 48, faccessat2 439 439, readlink 89 -, readlinkat 267 78,
+    getdents 78 -, getdents64 217 61
+    """
+)
 STAT: dict[str, tuple[Numbers, int]] = {  # and which argument has the flags
     "newfstatat": ((262, 79), 3),
     "statx": ((332, 291), 2),
 }
 
 # The C library has an older call for each of them. memfd_create is here because its pages escape RLIMIT_AS.
-NOT_THERE: dict[str, Numbers] = {
-    "clone3": (435, 435),
-    "openat2": (437, 437),
-    "memfd_create": (319, 279),
-    "memfd_secret": (447, 447),
-    "io_uring_setup": (425, 425),
-    "io_uring_enter": (426, 426),
-    "io_uring_register": (427, 427),
-    "userfaultfd": (323, 282),
-    "pidfd_open": (434, 434),
-    "futex_waitv": (449, 449),
-    "epoll_pwait2": (441, 441),
-}
+NOT_THERE = _table(
+    """
+    clone3 435 435, openat2 437 437, memfd_create 319 279, memfd_secret 447 447, io_uring_setup 425 425,
+    io_uring_enter 426 426, io_uring_register 427 427, userfaultfd 323 282, pidfd_open 434 434, futex_waitv 449 449,
+    epoll_pwait2 441 441
+    """
+)
 NEWER_THAN_WE_KNOW = 457
 
 _O_WRITING = (

@@ -5,7 +5,7 @@ sees the turn, the message, and whether its last reply was unreadable. The messa
 instance, so that alone it does as well as an agent that sees nothing.
 Rewards: team `progress` and `success`, and to the solver `format` or the task's costs, as in `single`. To the
 describer `read`, by how many tiles its message has right: the lines of symbols at its end are compared with the board,
-and its score is the share of tiles that are right, less that of the best answer that ignores the picture (see
+and its score is the share of tiles that are right, less that of the level's best answer that ignores the picture (see
 `best_constant`). It is paid the change of its score, so that over an episode `read` adds up to the last score, and
 longer episodes do not pay; for a board that it has described before in the episode it is paid nothing.
 Outcome: `messages`, `message_chars`, and `frac_messages_with_move`: a describer can also write a move that the solver
@@ -22,7 +22,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from pettingllms_envs.boards import HasSymbols
-from pettingllms_envs.core import Role, Unreadable
+from pettingllms_envs.core import FIELDS, Role, Unreadable
 from pettingllms_envs.replies.reading import NOTES
 from pettingllms_envs.teams.forms import Form, Forms
 from pettingllms_envs.teams.functions import Ask, Game, Questions, function_workflow
@@ -80,6 +80,7 @@ def DescriberSolver(game: Game, capacity: int = 1000, delivers: bool = True) -> 
         delivers: Whether messages arrive. Without them the solver is alone.
     """
     task, boards, score, num_moves = game.task, set[tuple[str, ...]](), 0.0, 0
+    level = game.once(_level)  # kept, for where the function is run again
     game.report(frac_messages_with_move=0.0)
 
     def described() -> str:
@@ -87,21 +88,27 @@ def DescriberSolver(game: Game, capacity: int = 1000, delivers: bool = True) -> 
 
     while game.turns_left:
         turn, board = f"Turn {game.turn} of {game.num_turns}.", tuple(task.rows(game.state))
-        kept = sorted(boards), score
+        kept = sorted(boards), score, *level
         seen = board_picture(task, game.state), turn
         sent = game.send(DESCRIBER.name, (yield Ask(DESCRIBER.name, seen, described, kept)))
         num_moves += _holds_move(task, sent.text)
         game.report(frac_messages_with_move=num_moves / dict(game.reported)["messages"])
         if board not in boards:
-            before, score = score, share_right(board, read_rows(sent.text, task)) - best_constant(task).share
+            before, score = score, share_right(board, read_rows(sent.text, task)) - best_constant(task, *level).share
             boards.add(board)
             game.pay(DESCRIBER.name, "read", score - before)
         message = sent.shown if delivers else ""
         shown = "\n".join(filter(None, (turn, game.feedback, message)))
-        reply = yield Ask(SOLVER.name, shown, keeps=(sorted(boards), score))
+        reply = yield Ask(SOLVER.name, shown, keeps=(sorted(boards), score, *level))
         game.play(reply, SOLVER.name)
         if not isinstance(_quietly(task, reply), Unreadable):
             game.feedback = ""
+
+
+def _level() -> tuple[Any, ...]:
+    """The level in play; () where the settings say what an instance is like, or a board is given."""
+    fields = FIELDS.get() or {}
+    return (fields["level"],) if fields.get("level") is not None and fields.get("board") is None else ()
 
 
 def _quietly(task: Any, text: str) -> Any:
@@ -138,9 +145,10 @@ class Constant(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def best_constant(task: Any) -> Constant:
+def best_constant(task: Any, level: Any = None) -> Constant:
     """For each tile the symbol that it has most often, of `NUM_BOARDS` instances: no constant has more tiles right."""
-    boards = [task.rows(task.generate(seed)) for seed in range(NUM_BOARDS)]
+    fields = {} if level is None else {"level": level}
+    boards = [task.rows(task.generate(seed, **fields)) for seed in range(NUM_BOARDS)]
     rows = tuple(
         "".join(Counter(symbols).most_common(1)[0][0] for symbols in zip(*own, strict=False))
         for own in zip(*boards, strict=False)

@@ -219,6 +219,15 @@ def test_without_a_golden_solution_golden_tests_judge_then_a_program_that_passed
     assert review(problem, (CodeCase(*given),), right=right, limits=limits_of(problem)) == expected
 
 
+# SILENT prints nothing for numbers below 1; that 0 gives nothing is a golden test of it, and -7 is not.
+@pytest.mark.parametrize(("given", "valid"), [(("-7", ""), 0), (("-7", " \n"), 0), (("0", ""), 1), (("7", "7"), 1)])
+def test_a_blank_output_is_valid_only_where_a_golden_test_has_it(given: tuple[str, str], valid: int) -> None:
+    silent = replace(SQUARE, solutions=("n = int(input())\nif n > 0: print(n)",), wrong=())
+    silent = replace(silent, tests=(StdinTest("5\n", "5\n"), StdinTest("0\n", "")))
+    found = review(silent, (CodeCase(*given),), right="", limits=limits_of(silent))
+    assert (found.num_judged, found.num_valid) == (1, valid)
+
+
 def test_cases_of_calls_are_judged_alike() -> None:
     found = review(UNIQUE, (CodeCase("[3, 1, 3]", "[3, 1]"),), right="", limits=limits_of(UNIQUE))
     assert found == Review(1, 1, 1, 1, 1)

@@ -229,6 +229,17 @@ def test_a_file_of_rows_is_benchmarked(
     assert cli.main(["replay", "out"]) == 0
 
 
+@pytest.mark.parametrize("grader", ["exact", "math"])
+@pytest.mark.parametrize("answer", ["", " \n"])
+def test_a_blank_answer_gives_no_verdict(grader: str, answer: str) -> None:
+    for reply in ("", r"\boxed{5}"):
+        env = pettingllms_envs.make("conversation", grader=grader, roles=["solver"])
+        env.reset(seed=0, options={"prompt": "What is 2 + 2?", "answer": answer})
+        env.step(reply)
+        assert env.rewards == {"solver_0": 0.0}
+        assert not env.infos["solver_0"].get("outcome")
+
+
 def test_a_row_whose_answer_is_null_has_no_success(tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
     rows = [

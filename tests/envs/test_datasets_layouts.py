@@ -30,7 +30,7 @@ from hub_rows import (
 from pettingllms_envs.datasets import LAYOUTS, MathProblem, answer_columns, judging
 from pettingllms_envs.datasets.code_problems import CodeProblem
 from pettingllms_envs.datasets.columns import find_layout
-from pettingllms_envs.datasets.rows import BadRow, LeftOut
+from pettingllms_envs.datasets.rows import BadRow, LeftOut, words
 from pettingllms_envs.environments.coding import blobs
 from pettingllms_envs.environments.mathematics.answer_rows import plain
 from pettingllms_envs.environments.search.questions import QuestionProblem
@@ -328,6 +328,20 @@ def test_gsm8ks_answer_is_what_follows_its_mark_without_commas():
     assert twice.answer == "-4"
 
 
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [(1234567.0, "1234567"), (0.246913578, "0.246913578"), (0.5, "0.5"), (math.nan, ""), (math.inf, "inf")],
+)
+def test_a_number_with_decimals_keeps_its_digits(written, text):
+    assert words({"id": written}, "id") == text
+
+
+def test_several_answers_of_olympiad_bench_lose_their_thousands_and_one_answer_keeps_its_commas():
+    several = {"final_answer": ["$1,000$", "2,000"], "is_multiple_answer": True, "error": None}
+    assert math_problem("olympiad_bench", OLYMPIAD_BENCH, **several).answer == "1000,2000"
+    assert math_problem("olympiad_bench", OLYMPIAD_BENCH, **{**several, "final_answer": ["1,234"]}).answer == "1,234"
+
+
 def test_any_columns_may_hold_the_problem_and_its_answer():
     layout = answer_columns("question", "final")
     problem = layout.read({"question": "What is half of one?", "final": 0.5})
@@ -441,6 +455,9 @@ def test_a_problem_without_tests_is_left_out(layout, changes):
         ("musique", {"answerable": False}, "it cannot be answered from its paragraphs"),
         ("flash_rag", {"golden_answers": []}, "it has no answer"),
         ("hidden_bench", {"hidden_information": ["a"] * 5}, "more than 4 hidden facts"),
+        ("math", {"answer": "x+" * 500 + "1"}, "its answer is too long"),
+        ("math", {"answer": "(" * 61 + "1" + ")" * 61}, "its answer is too long, or nested too deeply"),
+        ("olympiad_bench", {"final_answer": ["(" * 61 + "1" + ")" * 61]}, "nested too deeply"),
     ],
 )
 def test_a_question_that_cannot_be_graded_is_left_out(layout, changes, reason):

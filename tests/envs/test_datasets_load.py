@@ -126,6 +126,19 @@ def test_a_row_that_repeats_is_left_out_and_one_of_another_rows_id_is_malformed(
     assert loaded.bad == (Bad("my.jsonl", 3, "its id 'a' is an earlier row's; expected one of its own"),)
 
 
+def test_problems_that_differ_in_signs_alone_have_ids_of_their_own_and_copies_do_not(lines):
+    asked = ["(8-3)-2", "8-(3-2)", "$8 - \\left(3-2\\right)$", "5!", "5", "8 - (3 - 2)"]
+    answers = ["3", "7", "7", "120", "5", "9"]
+    rows = [{"problem": f"What is {each}?", "answer": answer} for each, answer in zip(asked, answers, strict=True)]
+    loaded = load(lines("my.jsonl", *rows, rows[1]), layout="math")
+    assert [problem.answer for problem in loaded.problems] == ["3", "7", "120", "5"]
+    first, second, factorial, five = (problem.id for problem in loaded.problems)
+    assert (first, factorial) == (normalization.name("What is 8-3-2?"), normalization.name("What is 5?"))
+    assert (second[:13], five[:13]) == (f"{first}-", f"{factorial}-")
+    assert [bad.index for bad in loaded.bad] == [2, 5]  # another spelling, and another answer
+    assert loaded.left_out == {"an earlier row has its statement": 1}
+
+
 @pytest.mark.parametrize("cut", [10, 60])
 def test_a_file_that_is_cut_off_is_an_error(cut, lines):
     path = lines("my.jsonl.gz", *sums(100))

@@ -124,6 +124,19 @@ def test_no_constant_answer_is_paid_on_average(task: Any) -> None:
     assert max(means) <= 1e-12
 
 
+def test_a_describer_is_paid_above_the_best_constant_of_the_level_in_play() -> None:
+    # Of the 16 cells of level 5, 11 are empty in every puzzle, so that dots are the best constant: 11/16 are right.
+    env, dots = pettingllms_envs.make("sudoku", workflow="describer_solver"), "....\n" * 4
+    assert best_constant(env.workflow.task, 5) == (("....",) * 4, 11 / 16)
+    env.reset(seed=3, options={"level": 5})
+    start = env.snapshot()
+    assert paid(env, dots) == pytest.approx(0)
+    env.restore(start)
+    assert paid(env, "") == pytest.approx(-11 / 16)  # also where the function is run again
+    env.reset(seed=3)
+    assert paid(env, "") == pytest.approx(-best_constant(env.workflow.task).share)
+
+
 def test_the_pay_of_an_episode_is_the_score_of_the_last_description_of_a_new_board() -> None:
     env, base = make(), best_constant(TASK).share
     assert paid(env, ". . .\n. . .\n. . .") == pytest.approx(6 / 9 - base)

@@ -21,6 +21,7 @@ from pettingllms_envs.graders.math import Verdict
 from posed import SUM, posed
 
 
+INEQUALITY = r"Find all real numbers $x \ne -2$ with $\frac{x - 1}{x + 2} \le 2$."
 TASKS = pytest.mark.parametrize("task", [Aime(), Math(), OlympiadBench()], ids=lambda task: task.name)
 
 
@@ -93,6 +94,28 @@ def test_an_answer_is_worth_one_if_it_is_right_and_a_later_one_takes_its_place()
     assert task.apply(wrong, "5") == right
     assert task.apply(right, "6") == wrong
     assert task.outcome(wrong) == {"success": False, "answered": True, "timeout": False}
+
+
+@pytest.mark.parametrize(
+    ("statement", "gold", "answer", "solved"),
+    [
+        (INEQUALITY, r"(-\infty,-5]\cup(-2,\infty)", r"\dfrac{x-1}{x+2} \leq 2", False),
+        ("Expand $(x - 3)(x + 5)$.", "x^2+2x-15", r"\left(x-3\right)\left(x+5\right)", False),
+        ("Expand $(x - 3)(x + 5)$.", "x^2+2x-15", "x^2-15+2x", True),
+        (r"Write $\frac{1}{8} + \frac{1}{4}$ as one fraction.", r"\frac{3}{8}", r"\frac18+\frac14", False),
+        ("What is 1/8 + 1/4?", r"\frac{3}{8}", "1/8+1/4", False),
+        (r"Write $\sqrt{75}$ as \(a \sqrt b\).", r"5\sqrt{3}", r"\sqrt{75}", False),
+        (r"Write $\sqrt{75}$ as \(a \sqrt b\).", r"5\sqrt{3}", r"x = (\sqrt {75})", False),
+        (r"Write $\sqrt{75}$ as \(a \sqrt b\).", r"5\sqrt{3}", r"\sqrt{75} = 5\sqrt{3}", True),
+        (r"Find $S = \sum_{k=1}^{10} k$.", "55", r"\sum_{k=1}^{10}k", False),
+        ("Which of 3 and 5 is greater?", r"\sqrt{25}", "5", True),
+        ("How often can one of $k$ be chosen?", r"\binom{k}{1}", "k", True),
+        (r"Which is greater, $\sqrt{8}$ or $1 + \sqrt{2}$?", r"\sqrt{8}", r"\sqrt8", True),
+    ],
+)
+def test_a_formula_of_the_problem_is_no_answer(statement: str, gold: str, answer: str, solved: bool) -> None:
+    problem = MathProblem(source="by hand", id="1", statement=statement, answer=gold)
+    assert Math().solved(Math().apply(AnswerState(problem), answer)) is solved
 
 
 def test_an_answer_that_could_not_be_judged_in_time_is_wrong_and_reported() -> None:

@@ -166,6 +166,51 @@ REALS = (
     (r"(0,\infty)", r"\mathbb{R}", False),
 )
 
+UNITS = (
+    (r"3 \text{ kg}", r"3 \text{ pounds}", False),
+    (r"5 \text{ dollars}", r"5 \text{ euros}", False),
+    (r"3:45 \text{ a.m.}", r"3:45 \text{ p.m.}", False),
+    (r"3:45 \text{ a.m.}", r"3:45 \text{ am}", True),
+    (r"5 \text{ cm}", "5 centimeters", True),
+    (r"5 \text{ hours}", "5 hr", True),
+    (r"5 \text{ boxes}", r"5 \text{ box}", True),
+    (r"5 \text{ candies}", r"5 \text{ candy}", True),
+    (r"45 \text{ degrees}", r"45^\circ", True),
+    (r"60 \text{ mph}", "60 miles per hour", True),
+    (r"30 \text{ cm}^2", r"30\,\mathrm{cm^2}", True),
+    (r"30\,\mathrm{cm^2}", r"30 \text{ square centimeters}", True),
+    (r"30 \text{ cm}^2", r"30\,\mathrm{cm^3}", False),
+    (r"9.8 \text{ m/s}^2", r"9.8 \text{ meters per second squared}", True),
+    ("9", r"9 \text{ ways}", True),
+    ("3", "3 times", True),
+)
+
+COUNTS = (
+    *(("5", f"5 {word}", False) for word in ("million", "dozen", "halves", "squared", "times seven", "half-hours")),
+    ("5", r"5\text{ million}", False),
+    ("3 million", "3 billion", False),
+    ("3 million", "3", False),
+    ("3 million", r"3 \text{ million}", True),
+)
+
+RELATIONS = (
+    ("[-2,2]", r"x^2 \le 4", False),
+    ("[-2,2]", r"|x| \le 2", False),
+    ("[-2,2]", r"-2 \le x \le 2", True),
+    (r"(3,\infty)", "x>3", True),
+    (r"(3,\infty)", "3<x", True),
+    (r"(3,\infty)", "2x>6", False),
+    (r"(-\infty,-5]\cup(-2,\infty)", r"\frac{x-1}{x+2} \le 2", False),
+    (r"\emptyset", "x^2<0", False),
+    (r"(-\infty,2)\cup(3,\infty)", r"x<2 \text{ or } x>3", True),
+    (r"(-\infty,2)\cup(3,\infty)", "x > 3 or x < 2", True),
+    (r"x<2 \text{ or } x>3", r"(-\infty,2)\cup(3,\infty)", True),
+    (r"(-\infty,2)\cup(3,\infty)", r"x \le 2 \text{ or } x>3", False),
+    (r"(-\infty,2)\cup(3,\infty)", r"x<2 \text{ or } y>3", False),
+    (r"(-\infty,2)\cup(3,\infty)", r"x<2", False),
+    (r"(-2,2)\cup(3,\infty)", r"x^2<4 \text{ or } x>3", False),
+)
+
 TABLES = {
     "the exact side of an approximation counts": APPROXIMATIONS,
     "powers of e with imaginary exponents are numbers": EXPONENTIALS,
@@ -173,6 +218,9 @@ TABLES = {
     "a semicolon separates within brackets as a comma does": SEMICOLONS,
     "a backslash at the end is nothing": BACKSLASHES,
     "the reals are an interval": REALS,
+    "another unit is another answer": UNITS,
+    "a word that changes the number is no unit": COUNTS,
+    "a solved relation is an interval, and one that is not solved is no answer": RELATIONS,
 }
 
 

@@ -7,7 +7,7 @@ Instances: the reset option `prompt`, a text or a list of chat messages, with pe
 Rewards: none, if they are left to a trainer's reward functions. With a `grader` an answer that equals the row's
 `answer` pays `success` 1 and, times `alpha`, `progress` 1, 2 in all by default: `"exact"` compares the whole reply,
 without case and white space, `"math"` what its last `\\boxed{}` holds, see `pettingllms_envs.graders.math`. Only then
-is there an outcome, `success`, for rows with an answer.
+is there an outcome, `success`, for rows with an answer that is not blank.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Prompts(RowTask):
     def __post_init__(self) -> None:
         check_choice("grader", self.grader, GRADERS)
         rows = [row for rows in self.table().values() for row in rows]
-        if self.grader and not any(json.loads(row.written).get("answer") is not None for row in rows):
+        if self.grader and not any(_answer(json.loads(row.written)) for row in rows):
             raise ValueError(
                 f"grader is {self.grader!r}, but no row of {self.data} has an 'answer'; expected one to compare "
                 "replies with. Add that column, or leave the grader out."
@@ -110,13 +110,13 @@ class Prompts(RowTask):
         Raises:
             GraderFailed: math-verify could not be asked, twice.
         """
-        gold = state.row.get("answer")
-        if not self.grader or gold is None:
+        gold = _answer(state.row)
+        if not self.grader or not gold:
             return RowState(state.problem, move)
         if self.grader == "exact":
-            return RowState(state.problem, move, float(_plain(move) == _plain(str(gold))))
+            return RowState(state.problem, move, float(_plain(move) == _plain(gold)))
         boxed = math.boxed(move)
-        is_right = boxed is not None and math.grade(boxed, str(gold)).correct
+        is_right = boxed is not None and math.grade(boxed, gold).correct
         return RowState(state.problem, move, float(is_right))
 
     def ranges(self) -> Mapping[str, tuple[float, float]]:
@@ -125,7 +125,13 @@ class Prompts(RowTask):
 
     def outcome(self, state: RowState) -> Mapping[str, bool | int | float]:
         """Whether the answer is right, if there is a grader and the row has an answer."""
-        return {"success": self.solved(state)} if self.grader and state.row.get("answer") is not None else {}
+        return {"success": self.solved(state)} if self.grader and _answer(state.row) else {}
+
+
+def _answer(row: Mapping[str, Any]) -> str:
+    """The right answer of a row; empty if it has none, or a blank one."""
+    gold = row.get("answer")
+    return "" if gold is None else str(gold).strip()
 
 
 def _plain(text: str) -> str:

@@ -10,13 +10,15 @@ import re
 
 from pettingllms_envs.datasets import normalization, rows
 from pettingllms_envs.datasets.problems import MathProblem
-from pettingllms_envs.datasets.rows import BadRow, DataRow
+from pettingllms_envs.datasets.rows import BadRow, DataRow, LeftOut
+from pettingllms_envs.graders.verdicts import is_readable
 from pettingllms_envs.replies.boxes import boxed
 
 
 _DOLLAR = re.compile(r"(?<!\\)\$")
 _EIGHTHS = re.compile(r"([0-8])/8")
 _FIRST_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+MAX_ANSWER = 1_000  # characters; the longest golden answer of OlympiadBench has 198
 
 DAPO_INSTRUCTION = re.compile(
     r"\ASolve the following math problem step by step\. The last line of your response should be of the form"
@@ -42,7 +44,7 @@ def read(row: DataRow, *, source: str, problem: str = "problem", answer: str = "
         statement=statement,
         level=_level(row),
         subject=rows.text(row, "subject", "type", default=""),
-        answer=plain(written),
+        answer=gradable(plain(written)),
         solution=solution,
     )
 
@@ -83,6 +85,13 @@ def plain(answer: str) -> str:
     if answer in (f"\\boxed{{{inside}}}", f"\\fbox{{{inside}}}"):
         answer = inside
     return _DOLLAR.sub("", answer).strip().removesuffix(".").strip()
+
+
+def gradable(answer: str) -> str:
+    """A golden answer; `LeftOut` if no answer can be compared with it."""
+    if len(answer) > MAX_ANSWER or not is_readable(answer):
+        raise LeftOut("its answer is too long, or nested too deeply, to be graded")
+    return answer
 
 
 def _level(row: DataRow) -> int:

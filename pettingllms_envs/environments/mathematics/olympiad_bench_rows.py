@@ -11,23 +11,25 @@ import math
 from pettingllms_envs.datasets import normalization, rows
 from pettingllms_envs.datasets.problems import MathProblem
 from pettingllms_envs.datasets.rows import BadRow, DataRow, LeftOut
-from pettingllms_envs.environments.mathematics.answer_rows import plain
+from pettingllms_envs.environments.mathematics.answer_rows import gradable, plain
+from pettingllms_envs.graders.numbers import without_thousands
 
 
 def read(row: DataRow) -> MathProblem:
     """A row of OlympiadBench as a problem.
 
     Raises:
-        LeftOut: It asks for a proof, or shows an image.
+        LeftOut: It asks for a proof, shows an image, or has an answer that cannot be graded.
     """
     asked = rows.statement(row, "question", "problem")
-    context = rows.text(row, "context", default="").strip()
+    statement = f"{rows.text(row, 'context', default='').strip()}\n\n{asked}".strip()
     if "proof" in rows.text(row, "question_type", default="").lower() or row.get("final_answer") is None:
         raise LeftOut("it asks for a proof")
     if any(row.get(f"image_{number}") is not None for number in range(1, 6)):
         raise LeftOut("it shows an image")
     answers = rows.items(row["final_answer"], "'final_answer'")
-    if not answers or not all(isinstance(answer, str) and plain(answer) for answer in answers):
+    golds = [plain(answer) for answer in answers if isinstance(answer, str)]
+    if not all(golds) or len(golds) != (len(answers) or 1):
         raise BadRow(f"'final_answer' is {answers!r}; expected a list of texts")
     many = row.get("is_multiple_answer")
     if not isinstance(many, bool | None):
@@ -35,11 +37,11 @@ def read(row: DataRow) -> MathProblem:
     solutions = rows.items(row.get("solution") or [], "'solution'")
     return MathProblem(
         source="olympiad_bench",
-        id=rows.words(row, "id") or normalization.name(asked),
-        statement=f"{context}\n\n{asked}" if context else asked,
+        id=rows.words(row, "id") or normalization.name(statement),
+        statement=statement,
         subject=rows.text(row, "subfield", default=""),
-        answer=",".join(map(plain, answers)),
-        multiple=bool(many) or len(answers) > 1,
+        answer=gradable(",".join(map(without_thousands, golds)) if golds[1:] else golds[0]),
+        multiple=bool(many) or len(golds) > 1,
         unit=_named(row, "unit").strip("$"),
         tolerance=_tolerance(_named(row, "error")),
         solution="\n\n".join(each for each in solutions if isinstance(each, str)).strip(),

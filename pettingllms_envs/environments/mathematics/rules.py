@@ -1,7 +1,8 @@
 """Answering: a math problem, and the answer to it in a box. What `aime`, `olympiad_bench` and `math` share.
 
 Rules: a move is an answer, the content of the last balanced `\\boxed{}` of a reply; a later one replaces it. Success
-is that the answer is the golden one, as `pettingllms_envs.graders.math` judges it, whatever the notation.
+is that the answer is the golden one, as `pettingllms_envs.graders.math` judges it, whatever the notation; but where
+that takes algebra, a formula of the problem is no answer.
 Potential: 1 if the current answer is right, else 0 (also without an answer). No costs.
 Nothing that is shown depends on the golden answer: not the prompts, not when an episode ends, not an error. Rewards
 and the outcome do, and those are for the trainer.
@@ -24,7 +25,9 @@ from typing import ClassVar, NamedTuple
 
 from pettingllms_envs.core import Unreadable
 from pettingllms_envs.datasets.problems import MathProblem
+from pettingllms_envs.environments.mathematics.answer_rows import MAX_ANSWER
 from pettingllms_envs.graders import math
+from pettingllms_envs.graders.copies import is_formula_of
 from pettingllms_envs.instances import seeded
 from pettingllms_envs.quoting import quote_headings, quote_inline
 from pettingllms_envs.replies.moves import last_line
@@ -32,7 +35,6 @@ from pettingllms_envs.tasks.data import DataTask
 
 
 _NUMBER = re.compile(r"\d+", re.ASCII)
-MAX_ANSWER = 1_000  # characters; the longest golden answer of OlympiadBench has 198
 
 
 class AnswerState(NamedTuple):
@@ -90,7 +92,9 @@ class Answering(DataTask[AnswerState]):
         problem = state.problem
         if not problem.has_answer:
             return AnswerState(problem, move)
-        return AnswerState(problem, move, math.grade(move, problem.answer, **_how(problem)).verdict)
+        grade = math.grade(move, problem.answer, **_how(problem))
+        is_copied = grade.correct and grade.found_by == "math_verify" and is_formula_of(problem.statement, move)
+        return AnswerState(problem, move, math.Verdict.INCORRECT if is_copied else grade.verdict)
 
     def solved(self, state: AnswerState) -> bool:
         return state.verdict == math.Verdict.CORRECT
