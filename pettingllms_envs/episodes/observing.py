@@ -85,6 +85,17 @@ def content_of(env: Any) -> str | None:
     return problem_of(env) if found is None else found
 
 
+def success_of(outcome: Mapping[str, Any]) -> bool | None:
+    """Whether an outcome is a success; None if it does not say. `ValueError` for a share or a text, which is neither."""
+    found = plain(outcome.get("success"))
+    if not isinstance(found, bool | None):
+        raise ValueError(
+            f"the environment's outcome has the success {found!r}; expected true, false or none. Have it say whether "
+            "the episode succeeded, such as score >= 1, and give a score under another name."
+        )
+    return found
+
+
 def answer_of(env: Any, infos: Infos, outcome: Mapping[str, Any] | None) -> str | None:
     """The answer so far, to be counted for a majority: the outcome's, `"answer"` of an info, or the task state's."""
     found = (outcome or {}).get("answer")

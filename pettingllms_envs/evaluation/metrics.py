@@ -40,7 +40,7 @@ def report(header: Mapping[str, Any], rows: Sequence[JsonObject], *, num_planned
         "env": header["config"].get("env"),
         "data": header.get("data"),
         "episodes": {"planned": num, "ended": len(ended), "errors": dict(errors), "missing": num - len(rows)},
-        "success": success(told, num_errors=num - len(ended)) if told else None,
+        "success": success(told, num_errors=num - len(told)) if told else None,
         "samples": samples(told),
         "outcome": {name: _mean(ended, _outcome(name), is_share=_is_share(ended, name)) for name in _numeric(ended)},
         "turns": _mean(ended, lambda row: row["turns"]),
@@ -136,7 +136,7 @@ def tokens(row: JsonObject) -> int | None:
     """Prompt and completion tokens of all agents in an episode; None if those of an agent are unknown."""
     counts = [count for step in row["steps"] for count in step["tokens"].values()]
     known = [count for count in counts if count is not None]
-    return sum(known) if known else None
+    return sum(known) if known and not any(step.get("usage_note") for step in row["steps"]) else None
 
 
 def parts(rows: Sequence[JsonObject]) -> dict[str, dict[str, Figures]]:

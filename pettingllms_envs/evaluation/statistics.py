@@ -196,7 +196,7 @@ def sign_flips(values: Sequence[float], *, seed: int = 0) -> float:
     values = [value for value in values if value]
     if all(float(value).is_integer() for value in values) and sum(map(abs, values)) <= MOST_SUMS:
         return _flips_of_integers([int(value) for value in values])
-    seen = abs(sum(values)) - 1e-12
+    seen = abs(sum(values)) - 1e-12 * max(1.0, sum(map(abs, values)))  # sums are rounded
     array = np.array(values)
     if len(values) <= MOST_ENUMERATED:
         signs = np.array(list(itertools.product((1, -1), repeat=len(values))))

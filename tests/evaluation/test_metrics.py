@@ -22,6 +22,14 @@ def test_an_error_is_in_no_rate_and_what_it_could_have_changed_is_said() -> None
     assert (report["success"]["least"], report["success"]["most"]) == (2 / 6, 4 / 6)
 
 
+def test_an_episode_that_was_cut_before_its_outcome_is_one_without_a_result() -> None:
+    rows = [row(0, True), *(row(i, None) for i in (1, 2, 3))]  # which --max-steps has cut
+    success = metrics.report(header(), rows)["success"]
+    assert (success["mean"], success["episodes"]) == (1.0, 1)
+    assert (success["least"], success["most"]) == (1 / 4, 4 / 4)
+    assert tables.rate(success) == "25.0% to 100.0% (partial)"
+
+
 def test_samples_of_a_problem_count_once_and_are_counted_by_pass_at_k() -> None:
     run = run_of("a", "1100,0000,1111")
     report = metrics.report(run.header, run.rows)
