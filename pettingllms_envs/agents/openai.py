@@ -69,7 +69,7 @@ class Endpoint:
         for name in ("base_url", "model"):
             if not isinstance(getattr(self, name), str):
                 raise ValueError(f"{name} is {getattr(self, name)!r}; expected a text. Give the {name}.")
-        if not _URL.match(self.base_url):
+        if not _URL.match(self.base_url) or not _is_url(self.base_url.strip()):
             raise ValueError(f"base_url is {self.base_url!r}; expected a URL such as http://localhost:8000/v1.")
         for name in ("timeout", "patience"):
             if not getattr(self, name) > 0:
@@ -109,6 +109,14 @@ class Endpoint:
     def without_key(self, text: str) -> str:
         """The text with the key masked by stars."""
         return text.replace(self.key, "***") if self.key else text
+
+
+def _is_url(text: str) -> bool:
+    try:
+        httpx2.URL(text)
+    except httpx2.InvalidURL:
+        return False
+    return True
 
 
 class ChatApi:

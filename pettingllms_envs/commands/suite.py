@@ -110,7 +110,8 @@ def run(args: argparse.Namespace, console: Console) -> int:
     kept = [each.path for each in planned if each.path.exists()]
     if not kept and new:
         (root / RECORD).unlink()
-        root.rmdir()
+        if not any(root.iterdir()):  # else it holds what is no run
+            root.rmdir()
     if kept:
         names = {each.path: f"{each.cell.env}, {each.cell.player}" for each in planned}
         ranked = [path for path in kept if path not in failed]

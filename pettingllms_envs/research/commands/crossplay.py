@@ -57,6 +57,9 @@ def run(args: argparse.Namespace, console: Console) -> int:
             name: with_options(of_run(each.header, each.rows, name), "api", waiting) for name, each in runs.items()
         }
         competes = alone and next(iter(benches.values())).make().metadata.get("competitive") is not None
+        if args.figure is not None:
+            first = next(iter(runs.values()))
+            check_choice("--figure", args.figure, tuple(metrics.report(first.header, first.rows)["outcome"]))
     if competes:
         refuse("--ablate and --solo compare a team's success, and these agents compete. Name several runs instead.")
     say_data(console, list(runs.values()))
@@ -162,8 +165,7 @@ def grid(console: Console, played: Mapping[tuple[str, str], Any], head: str, fig
     def words(run: Any) -> str:
         report = metrics.report(run.header, run.rows)
         if figure is not None:
-            check_choice("--figure", figure, tuple(report["outcome"]))
-            return tables.number(report["outcome"][figure])
+            return tables.number(report["outcome"].get(figure))
         return "-" if report["success"] is None else tables.percent(report["success"])
 
     rows, columns = (dict.fromkeys(places) for places in zip(*played, strict=True))
@@ -189,4 +191,6 @@ def _played(
         played = watched(bench, args.output / name.replace("/", "_"), args, console, name)
         found[places] = RunRows(name, played.header, played.ended.rows)
         status = max(status, missing(console, played))
+        if played.ended.interrupted:
+            raise KeyboardInterrupt
     return found, status
