@@ -221,13 +221,10 @@ def choose(
         return InstanceSet("published", tuple(found))
     if "split" in known and "test" in known["split"]:
         options.setdefault("split", "test")
-    num = env.metadata.get("num_instances")
-    num = num.get(options.get("split")) if isinstance(num, Mapping) else num
-    found_seeds = _problem_seeds(env, options) if num is None else range(num)
-    if found_seeds is None:
-        seeds: Sequence[int] = range(DEFAULT_LIMIT if limit is None else limit)
-        return InstanceSet("seeds", tuple(Instance(i, seed, options) for i, seed in enumerate(seeds)))
-    seeds = found_seeds
+    seeds = problem_seeds(env, options)
+    if seeds is None:
+        drawn = range(DEFAULT_LIMIT if limit is None else limit)
+        return InstanceSet("seeds", tuple(Instance(i, seed, options) for i, seed in enumerate(drawn)))
     if limit is not None and limit < len(seeds):  # the first ones may be the easiest
         seeds = sorted(random.Random(f"{name} {limit}").sample(seeds, limit))
     instances = tuple(Instance(i, seed, options) for i, seed in enumerate(seeds))
@@ -337,12 +334,16 @@ def layers() -> Mapping[str, Any] | None:
         return None  # of an environment that needs it, the first program says why
 
 
-def _problem_seeds(env: Any, options: Mapping[str, Any]) -> Sequence[int] | None:
+def problem_seeds(env: Any, options: Mapping[str, Any]) -> Sequence[int] | None:
     """The first seed of each problem of a data set's environment; None for others.
 
-    All are found once no new one comes for a while. One comes again after all of them, or sooner: where it stands in
+    Where `metadata["num_instances"]` does not say their number, all are found once no new one comes for a while. One comes again after all of them, or sooner: where it stands in
     for those that cannot be played, or where seeds draw.
     """
+    num = env.metadata.get("num_instances")
+    num = num.get(options.get("split")) if isinstance(num, Mapping) else num
+    if num is not None:
+        return range(num)
     seeds: dict[str, int] = {}
     newest = 0
     for seed in range(MOST_PROBLEMS):

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from datasets import Dataset, IterableDataset, load_dataset
 from trl import ScriptArguments
 
+from pettingllms_envs.evaluation.bench import problem_seeds
 from pettingllms_trl.rollout.env_checks import env_maker
-from pettingllms_trl.rollout.env_pool import ENVIRONMENT_COLUMN, MakeEnv
+from pettingllms_trl.rollout.env_pool import DEFAULT_ENVIRONMENT, ENVIRONMENT_COLUMN, MakeEnv
+from pettingllms_trl.sft.demonstrations import TRAIN
 
 
 if TYPE_CHECKING:
@@ -105,13 +107,41 @@ def check_apart(
     train: Sequence[int] | None, evaluation: Sequence[int] | None, *, splits: Sequence[str | None]
 ) -> None:
     """Raise `ValueError` if an evaluation instance is a training instance: the same seed in the same split."""
-    if train is None or evaluation is None or splits[0] != splits[1]:
+    names = [split or TRAIN for split in splits]  # which environments take by default
+    if train is None or evaluation is None or names[0] != names[1]:
         return
     if max(train[0], evaluation[0]) < min(train[1], evaluation[1]):
         raise ValueError(
-            f"train_seeds {list(train)} and eval_seeds {list(evaluation)} meet in the split {splits[0]!r}; expected "
+            f"train_seeds {list(train)} and eval_seeds {list(evaluation)} meet in the split {names[0]!r}; expected "
             "instances of which none is trained on. Set eval_split: validation, or seeds apart from each other."
         )
+
+
+def check_problems_apart(train: Dataset, evaluation: Dataset, team: TeamArguments) -> None:
+    """Raise `ValueError` if a problem of a data set is trained on and evaluated, where seed s is problem s modulo n."""
+    trained, evaluated = _by_options(train), _by_options(evaluation)
+    for key in trained.keys() & evaluated.keys():
+        made, (options, seeds), others = makers(team), trained[key], evaluated[key][1]
+        env = (made[key[0]] if isinstance(made, Mapping) else made)()
+        num = len(problem_seeds(env, options) or ())
+        env.close()
+        if num and (both := {seed % num for seed in seeds} & {seed % num for seed in others}):
+            raise ValueError(
+                f"{len(both)} of the {num} problems of {env.metadata.get('name', key[0])} in the split {key[1]!r} are "
+                f"both of train_seeds and of eval_seeds, as seed s is problem s modulo {num}; expected problems of "
+                f"which none is trained on. Set another eval_split, or seeds that are apart modulo {num}."
+            )
+
+
+def _by_options(rows: Dataset) -> dict[tuple[str, str, Any], tuple[dict[str, Any], list[int]]]:
+    """The reset options and the seeds of rows by environment, split and level."""
+    found: dict[tuple[str, str, Any], tuple[dict[str, Any], list[int]]] = {}
+    for row in rows.to_list():
+        seed, name = row.pop("seed"), row.pop(ENVIRONMENT_COLUMN, DEFAULT_ENVIRONMENT)
+        options = {option: value for option, value in row.items() if value is not None}
+        key = name, options.get("split", TRAIN), options.get("level")
+        found.setdefault(key, (options, []))[1].append(seed)
+    return found
 
 
 def loaded(given: ScriptArguments, split: str) -> Rows:

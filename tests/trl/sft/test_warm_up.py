@@ -360,6 +360,7 @@ def test_the_command_trains_from_a_file_of_successes(model_path: str, tmp_path: 
         (["--use_peft"], "use_peft with policies='shared'"),
         (["--policies", "lora", "--adapters", "nowhere"], "lacks drafter, planner; expected a folder with"),
         (["--adapters", "nowhere"], "no policy is an adapter; expected some."),
+        (["--bots", '{"draftr": "random"}'], "bots names 'draftr'; expected some of drafter, planner. Name one"),
         (["--num_episodes", "0"], "num_episodes is 0; expected at least 1."),
         (["--chat_template_kwargs", "no"], "chat_template_kwargs is 'no'; expected a mapping"),
     ],
