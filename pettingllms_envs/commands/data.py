@@ -32,6 +32,7 @@ from pettingllms_envs.datasets.loading import check_split, entries
 from pettingllms_envs.datasets.overlap import Statement, overlaps
 from pettingllms_envs.datasets.preparing import check_output, prepare
 from pettingllms_envs.datasets.problems import Problem
+from pettingllms_envs.datasets.rows import BadRow
 from pettingllms_envs.datasets.sources import Source, find_source, is_on_hub, own_sets, shares
 from pettingllms_envs.printable import printable
 
@@ -185,8 +186,9 @@ class _Bars:
 
 def _check(args: argparse.Namespace, console: Console) -> int:
 
-    tests = [statement for test in args.against for statement in _statements(test)]
-    copies = list(overlaps(_statements(args.train), tests, args.threshold))
+    without = Counter[tuple[str, str]]()
+    tests = [statement for test in args.against for statement in _statements(test, "test row", without)]
+    copies = list(overlaps(_statements(args.train, "training row", without), tests, args.threshold))
     for copy in copies:
         kind = "the same words" if copy.exact else f"similarity {copy.similarity:.2f}"
         say(console, f"{copy.train.data} {copy.train.id} = {copy.test.data} {copy.test.id}: {kind}", "bold")
@@ -199,12 +201,16 @@ def _check(args: argparse.Namespace, console: Console) -> int:
     found = len({copy.test for copy in copies})
     exact = len({copy.test for copy in copies if copy.exact})
     say(console, f"{found} of {len(tests)} test problems are in the training set, {exact} of them word for word.")
+    for (what, reason), num in without.items():
+        say(console, f"{counted(num, what)} not compared: {reason}.")
     return 1 if copies else 0
 
 
-def _statements(which: DataArgument) -> Iterator[Statement]:
-    """The statements, one at a time, since a training set may be large."""
+def _statements(which: DataArgument, what: str, without: Counter[tuple[str, str]]) -> Iterator[Statement]:
+    """The statements, one at a time, since a training set may be large; counts the rows without one by the reason."""
     source = find_source(which.data, layout=which.layout)
     for entry in entries(source, which.split):
         if isinstance(entry.outcome, Problem):
             yield Statement(source.name, entry.outcome.id, entry.outcome.statement)
+        else:
+            without[what, "malformed" if isinstance(entry.outcome, BadRow) else str(entry.outcome)] += 1

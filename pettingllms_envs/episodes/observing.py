@@ -86,7 +86,7 @@ def content_of(env: Any) -> str | None:
 
 
 def success_of(outcome: Mapping[str, Any]) -> bool | None:
-    """Whether an outcome is a success; None if it does not say. `ValueError` for a share or a text, which is neither."""
+    """Whether an outcome is a success; None if it does not say. `ValueError` for what is neither, such as a share."""
     found = plain(outcome.get("success"))
     if not isinstance(found, bool | None):
         raise ValueError(

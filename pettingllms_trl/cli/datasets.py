@@ -118,7 +118,7 @@ def check_apart(
 
 
 def check_problems_apart(train: Dataset, evaluation: Dataset, team: TeamArguments) -> None:
-    """Raise `ValueError` if a problem of a data set is trained on and evaluated, where seed s is problem s modulo n."""
+    """Raise `ValueError` if a problem of a data set is trained on and evaluated, seed s being problem s modulo n."""
     trained, evaluated = _by_options(train), _by_options(evaluation)
     for key in trained.keys() & evaluated.keys():
         made, (options, seeds), others = makers(team), trained[key], evaluated[key][1]

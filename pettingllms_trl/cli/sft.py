@@ -146,7 +146,7 @@ def check_roles(option: str, roles: Iterable[str], routing: Routing) -> None:
     for role in roles:
         if role not in known:
             raise ValueError(
-                f"{option} names {role!r}; expected some of {', '.join(known)}. Name one of them, or leave {option} out."
+                f"{option} names {role!r}; expected some of {', '.join(known)}. Name one, or leave {option} out."
             )
 
 

@@ -176,8 +176,8 @@ def datasets(given: TrainArguments, data: ScriptArguments, *, evaluated: bool) -
         return drawn, evaluation
     if given.train_split is not None or (given.eval_split is not None and evaluation is None):
         raise ValueError(
-            f"train_split is {given.train_split!r} and eval_split is {given.eval_split!r} with dataset_name, whose rows "
-            "have reset options of their own; expected neither. Give the rows a column split, or name splits of the "
+            f"train_split is {given.train_split!r} and eval_split is {given.eval_split!r} with dataset_name, whose "
+            "rows have reset options of their own; expected neither. Give the rows a column split, or name splits of the "
             "data set: dataset_train_split, dataset_test_split."
         )
     train = loaded(data, data.dataset_train_split)

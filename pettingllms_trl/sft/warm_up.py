@@ -60,7 +60,7 @@ def warm_up(
         peft_config: Of new adapters. `None`: that of `MultiAgentGRPOTrainer`.
         adapters: Folder with the adapters to train on, those of an earlier warm-up, say. `None`: new ones.
         chat_template_kwargs: As in `MultiAgentGRPOConfig`, so that prompts are written in the same way.
-        say: Told which policy is trained next.
+        say: Told which policy is trained next, and how many replies are left out or cut.
 
     Raises:
         ValueError: A policy has no successful demonstration, a demonstration is nobody's, the folder of adapters
@@ -97,10 +97,26 @@ def warm_up(
                 f"max_length is {args.max_length} tokens, and no prompt of the policy {policy.name!r} leaves room for "
                 f"its reply; expected a greater one. Set max_length: {4 * (args.max_length or 0)}."
             )
+        if say is not None and (lost := _lost(len(rows[policy.name]), trainer)):
+            say(lost)
         trainer.train()
         trainer.save_model(args.output_dir if policy.adapter is not None else str(folder))  # PEFT adds the name itself
         folders[policy.name] = folder
     return folders
+
+
+def _lost(num: int, trainer: SFTTrainer) -> str:
+    """What `max_length` has left out or cut of so many rows, as TRL does without a word; empty if nothing."""
+    most, rows = trainer.args.max_length, trainer.train_dataset
+    if most is None or trainer.args.packing or "input_ids" not in rows.column_names:  # pictures come later
+        return ""
+    left_out, num_full = num - len(rows), sum(len(ids) == most for ids in rows["input_ids"])
+    if not left_out + num_full:
+        return ""
+    return (
+        f"warning: of {num} replies, max_length={most} leaves out {left_out}, for which their prompts leave no room, "
+        f"and ends {num_full}, probably in the middle. Set a greater max_length, or max_length: null."
+    )
 
 
 def _processor_of(model: Any, args: SFTConfig) -> Any:

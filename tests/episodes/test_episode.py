@@ -261,7 +261,8 @@ def test_a_success_is_yes_or_no_or_not_known(given: Any) -> None:
 @pytest.mark.parametrize("given", [0.25, 1.0, "False", np.float64(0.5), 1])
 def test_a_success_that_is_a_share_or_a_text_is_an_error_of_the_environment(given: Any) -> None:
     row = echo("yes", Judging(given))
-    assert row["error"]["message"].startswith(f"ValueError: the environment's outcome has the success {plain(given)!r}")
+    said = f"ValueError: the environment's outcome has the success {plain(given)!r}; expected true, false or none."
+    assert row["error"]["message"].startswith(said)
     assert (row["error"]["kind"], row["error"]["step"], row["success"]) == ("environment", 0, None)
 
 

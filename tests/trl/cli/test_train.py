@@ -237,8 +237,13 @@ def test_an_evaluation_on_a_problem_of_a_data_set_that_is_trained_on_is_refused(
         eval_seeds=evaluation,
         eval_split=split,
     )
-    with nullcontext() if not num_both else pytest.raises(
-        ValueError, match=f"{num_both} of the 5 problems of math_v0 in the split 'train' .* s is problem s modulo 5"
+    with (
+        nullcontext()
+        if not num_both
+        else pytest.raises(
+            ValueError,
+            match=f"{num_both} of the 5 problems of math_v0 in the split 'train' .* s is problem s modulo 5",
+        )
     ):
         rows = datasets(team, ScriptArguments(), evaluated=True)
         assert [len(each) for each in rows if isinstance(each, Dataset)] == [3, 2]
@@ -287,7 +292,7 @@ WRONG = {
     "split beside a data set": (
         {"train_seeds": None, "dataset_name": "rows"},
         [],
-        "train_split is 'train' and eval_split is None with dataset_name, .*; expected neither. Give the rows a column",
+        "train_split is 'train' and eval_split is None with dataset_name, .*; expected neither. Give the rows",
     ),
     "range with a dash": (
         {},

@@ -235,7 +235,7 @@ def test_a_success_that_is_a_share_or_a_text_is_refused_as_in_an_evaluation(give
             super().step(action)
             self.infos = {agent: {"outcome": {"success": given}} for agent in self.infos}
 
-    with pytest.raises(ValueError, match="outcome has the success .*; expected true, false or none. Have it say"):
+    with pytest.raises(ValueError, match=r"outcome has the success .*; expected true, false or none. Have it say"):
         rollout(Judging)
 
 
