@@ -69,7 +69,7 @@ class Endpoint:
         for name in ("base_url", "model"):
             if not isinstance(getattr(self, name), str):
                 raise ValueError(f"{name} is {getattr(self, name)!r}; expected a text. Give the {name}.")
-        if not _URL.match(self.base_url) or not _is_url(self.base_url.strip()):
+        if not _URL.match(self.base_url):
             raise ValueError(f"base_url is {self.base_url!r}; expected a URL such as http://localhost:8000/v1.")
         for name in ("timeout", "patience"):
             if not getattr(self, name) > 0:
@@ -87,6 +87,12 @@ class Endpoint:
                 "is written into the records. Give key_env=MY_KEY (--key-env MY_KEY), and set MY_KEY in the "
                 "environment."
             )
+        try:
+            httpx2.URL(self.base_url)
+        except httpx2.InvalidURL as error:
+            raise ValueError(
+                f"base_url is {self.base_url!r} ({error}); expected http://localhost:8000/v1, say."
+            ) from None
         if not _KEY.fullmatch(self.key):
             raise ValueError(
                 f"the key in {self.key_env} has characters that no key has; expected printable ASCII without spaces. "
@@ -109,14 +115,6 @@ class Endpoint:
     def without_key(self, text: str) -> str:
         """The text with the key masked by stars."""
         return text.replace(self.key, "***") if self.key else text
-
-
-def _is_url(text: str) -> bool:
-    try:
-        httpx2.URL(text)
-    except httpx2.InvalidURL:
-        return False
-    return True
 
 
 class ChatApi:

@@ -154,8 +154,7 @@ def specs(args: argparse.Namespace, roles: Mapping[str, str], texts: list[str] |
     teams.check_roles(texts, roles)
     found, played, model = {}, assign(texts, roles), getattr(args, "model", None)
     models = {spec.target or model for spec in played.values() if spec.kind == "api"}
-    has_other = bool(getattr(args, "substitute", None))  # which may be that model
-    if are_all and model is not None and model not in models and not has_other:
+    if are_all and not getattr(args, "substitute", None) and model not in {None, *models}:  # a substitute may be it
         raise ValueError(
             f"--model is {model}, and no agent is played by it; expected one at least, such as --agents "
             f"{next(iter(roles.values()))}=api. Leave --model out, or --agents and --team."

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+
+MOST_PROBLEMS, MOST_REPEATS = 100_000, 200
+"""Most problems that are looked through of a data set that does not say how many it has."""
 
 
 def workflow_of(env: Any) -> Any:
@@ -77,6 +81,30 @@ def problem_of(env: Any) -> str | None:
     if found is None:
         found = getattr(getattr(_task_state(env), "problem", None), "id", None)
     return None if found is None else str(found)
+
+
+def problem_seeds(env: Any, options: Mapping[str, Any], *, most: int = MOST_PROBLEMS) -> Sequence[int] | None:
+    """The first seed of each problem of a data set's environment; None for others, and if `most` seeds show not all.
+
+    All are found, if `metadata["num_instances"]` does not say how many, once no new one comes for a while. One comes
+    again after all of them, or sooner: where it stands in for those that cannot be played, or where seeds draw.
+    """
+    num = env.metadata.get("num_instances")
+    num = num.get(options.get("split")) if isinstance(num, Mapping) else num
+    if num is not None:
+        return range(num)
+    seeds: dict[str, int] = {}
+    newest = 0
+    for seed in range(most):
+        env.reset(seed=seed, options=dict(options) or None)
+        problem = problem_of(env)
+        if problem is None:
+            return None
+        if seeds.setdefault(problem, seed) == seed:
+            newest = seed
+        if seed - newest >= MOST_REPEATS:
+            return list(seeds.values())
+    return None
 
 
 def content_of(env: Any) -> str | None:

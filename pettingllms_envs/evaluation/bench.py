@@ -16,7 +16,7 @@ from pettingllms_envs.agents.base import Agent
 from pettingllms_envs.agents.spec import AgentSpec, from_identity
 from pettingllms_envs.episodes.episode import Instance, RunLimits
 from pettingllms_envs.episodes.files import ANY_INSTANCE, REPORT, JsonObject, check_starts_nothing, header, write_json
-from pettingllms_envs.episodes.observing import content_of, problem_of, roles_of
+from pettingllms_envs.episodes.observing import content_of, problem_seeds, roles_of
 from pettingllms_envs.episodes.schema import of_bench_config
 from pettingllms_envs.evaluation import data_label, metrics
 from pettingllms_envs.evaluation.agent_pools import WITHOUT_MODEL, check_bots, open_all
@@ -27,8 +27,6 @@ from pettingllms_envs.suggestions import did_you_mean
 
 
 DEFAULT_LIMIT = 200
-MOST_PROBLEMS, MOST_REPEATS = 100_000, 200
-"""Most problems that are looked through of a data set that does not say how many it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,30 +330,6 @@ def layers() -> Mapping[str, Any] | None:
         return sandbox.describe()
     except sandbox.SandboxUnavailable:
         return None  # of an environment that needs it, the first program says why
-
-
-def problem_seeds(env: Any, options: Mapping[str, Any]) -> Sequence[int] | None:
-    """The first seed of each problem of a data set's environment; None for others.
-
-    Where `metadata["num_instances"]` does not say their number, all are found once no new one comes for a while. One comes again after all of them, or sooner: where it stands in
-    for those that cannot be played, or where seeds draw.
-    """
-    num = env.metadata.get("num_instances")
-    num = num.get(options.get("split")) if isinstance(num, Mapping) else num
-    if num is not None:
-        return range(num)
-    seeds: dict[str, int] = {}
-    newest = 0
-    for seed in range(MOST_PROBLEMS):
-        env.reset(seed=seed, options=dict(options) or None)
-        problem = problem_of(env)
-        if problem is None:
-            return None
-        if seeds.setdefault(problem, seed) == seed:
-            newest = seed
-        if seed - newest >= MOST_REPEATS:
-            return list(seeds.values())
-    return None
 
 
 def _content_digest(env: Any, instances: Sequence[Instance]) -> str:

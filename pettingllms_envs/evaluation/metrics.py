@@ -134,9 +134,8 @@ def by_problem(rows: Iterable[JsonObject], value: Callable[[JsonObject], float])
 
 def tokens(row: JsonObject) -> int | None:
     """Prompt and completion tokens of all agents in an episode; None if those of an agent are unknown."""
-    counts = [count for step in row["steps"] for count in step["tokens"].values()]
-    known = [count for count in counts if count is not None]
-    return sum(known) if known and not any(step.get("usage_note") for step in row["steps"]) else None
+    counts = (count for step in row["steps"] for count in step["tokens"].values())
+    return None if any(step.get("usage_note") for step in row["steps"]) else _sum(counts)
 
 
 def parts(rows: Sequence[JsonObject]) -> dict[str, dict[str, Figures]]:

@@ -274,9 +274,8 @@ def _flips_of_integers(values: Sequence[int]) -> float:
 def _percentiles(values: NDArray[np.float64], size: int, confidence: float, seed: int) -> Interval:
     """Percentiles of the mean of `size` values, drawn with replacement."""
     rng = np.random.default_rng(seed)
-    means: list[NDArray[np.float64]] = []
-    for _ in range(0, DRAWS, 500):  # in portions: those of many problems would fill the memory
-        means.append(values[rng.integers(0, len(values), (500, size))].mean(axis=1))
+    # In portions: those of many problems would fill the memory.
+    means = [values[rng.integers(0, len(values), (500, size))].mean(axis=1) for _ in range(0, DRAWS, 500)]
     low, high = np.quantile(np.concatenate(means), [(1 - confidence) / 2, (1 + confidence) / 2])
     return float(low), float(high)
 

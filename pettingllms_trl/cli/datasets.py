@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from datasets import Dataset, IterableDataset, load_dataset
 from trl import ScriptArguments
 
-from pettingllms_envs.evaluation.bench import problem_seeds
+from pettingllms_envs.episodes.observing import MOST_REPEATS, problem_seeds
 from pettingllms_trl.rollout.env_checks import env_maker
 from pettingllms_trl.rollout.env_pool import DEFAULT_ENVIRONMENT, ENVIRONMENT_COLUMN, MakeEnv
 from pettingllms_trl.sft.demonstrations import TRAIN
@@ -104,43 +105,46 @@ def in_turns(
 
 
 def check_apart(
-    train: Sequence[int] | None, evaluation: Sequence[int] | None, *, splits: Sequence[str | None]
+    train: Sequence[int] | None,
+    evaluation: Sequence[int] | None,
+    *,
+    splits: Sequence[str | None],
+    rows: Sequence[Dataset | None] = (),
+    team: Any = None,
 ) -> None:
-    """Raise `ValueError` if an evaluation instance is a training instance: the same seed in the same split."""
-    names = [split or TRAIN for split in splits]  # which environments take by default
-    if train is None or evaluation is None or names[0] != names[1]:
+    """Raise `ValueError` if an evaluation instance is a training instance: the same seed in the same split.
+
+    With the `rows` of both and their `team` also if it is the same problem of a data set, seed s being s modulo n.
+    """
+    split, other = [split or TRAIN for split in splits]  # which environments take by default
+    if train is None or evaluation is None or split != other:
         return
     if max(train[0], evaluation[0]) < min(train[1], evaluation[1]):
         raise ValueError(
-            f"train_seeds {list(train)} and eval_seeds {list(evaluation)} meet in the split {names[0]!r}; expected "
+            f"train_seeds {list(train)} and eval_seeds {list(evaluation)} meet in the split {split!r}; expected "
             "instances of which none is trained on. Set eval_split: validation, or seeds apart from each other."
         )
-
-
-def check_problems_apart(train: Dataset, evaluation: Dataset, team: TeamArguments) -> None:
-    """Raise `ValueError` if a problem of a data set is trained on and evaluated, seed s being problem s modulo n."""
-    trained, evaluated = _by_options(train), _by_options(evaluation)
-    for key in trained.keys() & evaluated.keys():
-        made, (options, seeds), others = makers(team), trained[key], evaluated[key][1]
-        env = (made[key[0]] if isinstance(made, Mapping) else made)()
-        num = len(problem_seeds(env, options) or ())
+    trained, evaluated = map(_by_options, rows or (None, None))
+    for name, level in trained.keys() & evaluated.keys():
+        made = makers(team)
+        env = (made[name] if isinstance(made, Mapping) else made)()
+        known, given = env.metadata.get("reset_options", ()), {"split": splits[0] or splits[1], "level": level}
+        asked = {option: value for option, value in given.items() if option in known and value is not None}
+        num = len(problem_seeds(env, asked, most=max(train[1], evaluation[1]) + MOST_REPEATS) or ())
         env.close()
-        if num and (both := {seed % num for seed in seeds} & {seed % num for seed in others}):
+        if num and (both := {s % num for s in trained[name, level]} & {s % num for s in evaluated[name, level]}):
             raise ValueError(
-                f"{len(both)} of the {num} problems of {env.metadata.get('name', key[0])} in the split {key[1]!r} are "
-                f"both of train_seeds and of eval_seeds, as seed s is problem s modulo {num}; expected problems of "
-                f"which none is trained on. Set another eval_split, or seeds that are apart modulo {num}."
+                f"train_seeds {list(train)} and eval_seeds {list(evaluation)} have {len(both)} of the {num} problems "
+                f"of {name or 'the data set'} in the split {split!r} in common, as seed s is problem s modulo {num}; "
+                "expected problems of which none is trained on. Set another eval_split, or seeds apart modulo that."
             )
 
 
-def _by_options(rows: Dataset) -> dict[tuple[str, str, Any], tuple[dict[str, Any], list[int]]]:
-    """The reset options and the seeds of rows by environment, split and level."""
-    found: dict[tuple[str, str, Any], tuple[dict[str, Any], list[int]]] = {}
-    for row in rows.to_list():
-        seed, name = row.pop("seed"), row.pop(ENVIRONMENT_COLUMN, DEFAULT_ENVIRONMENT)
-        options = {option: value for option, value in row.items() if value is not None}
-        key = name, options.get("split", TRAIN), options.get("level")
-        found.setdefault(key, (options, []))[1].append(seed)
+def _by_options(rows: Dataset | None) -> Mapping[tuple[str, Any], Sequence[int]]:
+    """The seeds of rows by environment and level."""
+    found = defaultdict(list)
+    for row in () if rows is None else rows.to_list():
+        found[row.get(ENVIRONMENT_COLUMN, DEFAULT_ENVIRONMENT), row.get("level")].append(row["seed"])
     return found
 
 

@@ -92,7 +92,6 @@ def prepare(argv: Sequence[str]) -> Callable[[], object]:
     arguments.import_packages(given.imports)
     make_env = makers(given)
     routing = route(given.policies, agents_of(make_env), model=config.model_name_or_path)
-    assert not isinstance(given.bots, str)  # see `__post_init__`
     check_roles("bots", given.bots or (), routing)
     demonstrations = list(by_oracles(given, make_env) if given.source == ORACLE else read(Path(given.source)))
     if given.roles is not None:

@@ -19,16 +19,7 @@ from datasets import Dataset
 from trl import ModelConfig, ScriptArguments, get_quantization_config
 
 from pettingllms_trl.cli import arguments, fields
-from pettingllms_trl.cli.datasets import (
-    Rows,
-    agents_of,
-    check_apart,
-    check_problems_apart,
-    in_turns,
-    loaded,
-    makers,
-    seeds_and_levels,
-)
+from pettingllms_trl.cli.datasets import Rows, agents_of, check_apart, in_turns, loaded, makers, seeds_and_levels
 from pettingllms_trl.cli.trees import PrintTrees
 from pettingllms_trl.config import MultiAgentGRPOConfig, with_help
 from pettingllms_trl.sft.warm_up import load_adapters
@@ -163,25 +154,24 @@ def make_trainer(
 
 def datasets(given: TrainArguments, data: ScriptArguments, *, evaluated: bool) -> tuple[Rows, Rows | None]:
     """The rows for training and evaluation; for a data set, as in TRL's scripts, its test split is for evaluation."""
-    drawn, evaluation = _rows(given, "train"), _rows(given, "eval")
-    check_apart(given.train_seeds, given.eval_seeds, splits=(given.train_split, given.eval_split))
-    if (drawn is None) == (data.dataset_name is None):
+    train, evaluation = _rows(given, "train"), _rows(given, "eval")
+    splits = given.train_split, given.eval_split
+    check_apart(given.train_seeds, given.eval_seeds, splits=splits, rows=(train, evaluation), team=given)
+    if (train is None) == (data.dataset_name is None):
         raise ValueError(
             f"train_seeds is {given.train_seeds} and dataset_name is {data.dataset_name!r}; expected one of them: a "
             "range of seeds, or a data set whose rows have a seed. Write train_seeds: [0, 10000]."
         )
-    if drawn is not None:
-        if evaluation is not None:
-            check_problems_apart(drawn, evaluation, given)
-        return drawn, evaluation
+    if train is not None:
+        return train, evaluation
     if given.train_split is not None or (given.eval_split is not None and evaluation is None):
         raise ValueError(
             f"train_split is {given.train_split!r} and eval_split is {given.eval_split!r} with dataset_name, whose "
-            "rows have reset options of their own; expected neither. Give the rows a column split, or name splits of the "
-            "data set: dataset_train_split, dataset_test_split."
+            "rows have reset options of their own; expected neither. Give the rows a column split."
         )
-    train = loaded(data, data.dataset_train_split)
-    return train, loaded(data, data.dataset_test_split) if evaluated and evaluation is None else evaluation
+    if evaluated and evaluation is None:
+        evaluation = loaded(data, data.dataset_test_split)
+    return loaded(data, data.dataset_train_split), evaluation
 
 
 def _rows(given: TrainArguments, purpose: str) -> Dataset | None:

@@ -98,20 +98,14 @@ def _connections(base_url: str, model: str, key_env: str | None) -> tuple[httpx2
 
 def check_tools(api: Api, agent: str) -> None:
     """Raise `ValueError` for a function that takes no tools, in the place of an agent that observes some."""
-    if not _takes(api, tools=[]):
+    try:
+        inspect.signature(api).bind([], tools=[])
+    except TypeError:
         raise ValueError(
             f"agent {agent!r} observes tools, and the function behind its API takes none. Expected a function "
             "api(messages, tools=()), such as ChatApi. Give it the argument, or make the environment with "
             "tool_calls='text'."
-        )
-
-
-def _takes(api: Api, **given: Any) -> bool:
-    try:
-        inspect.signature(api).bind([], **given)
-    except TypeError:
-        return False
-    return True
+        ) from None
 
 
 def ask(api: Api, request: Request) -> Sampled:
@@ -127,7 +121,7 @@ def ask(api: Api, request: Request) -> Sampled:
     """
     try:
         more: dict[str, Any] = {"tools": list(request.prompt.tools)} if request.prompt.tools else {}
-        if request.limits.max_tokens is not None and _takes(api, max_tokens=1):
+        if request.limits.max_tokens is not None and "max_tokens" in inspect.signature(api).parameters:
             more["max_tokens"] = request.limits.max_tokens
         text = api([dict(message) for message in request.prompt.messages], **more)
     except SamplingFailure as failure:

@@ -106,14 +106,12 @@ def warm_up(
 
 
 def _lost(num: int, trainer: SFTTrainer) -> str:
-    """What `max_length` has left out or cut of so many rows, as TRL does without a word; empty if nothing."""
+    """How many of the rows TRL has left out or cut, by `max_length` and without a word; empty if none."""
     most, rows = trainer.args.max_length, trainer.train_dataset
     if most is None or trainer.args.packing or "input_ids" not in rows.column_names:  # pictures come later
         return ""
     left_out, num_full = num - len(rows), sum(len(ids) == most for ids in rows["input_ids"])
-    if not left_out + num_full:
-        return ""
-    return (
+    return bool(left_out + num_full) * (
         f"warning: of {num} replies, max_length={most} leaves out {left_out}, for which their prompts leave no room, "
         f"and ends {num_full}, probably in the middle. Set a greater max_length, or max_length: null."
     )
@@ -183,10 +181,8 @@ def _start(model: Any, args: SFTConfig, quantization_config: Any) -> Any:
     """The model to start from; one that is given as an object stays as it is."""
     if not isinstance(model, str):
         return copy.deepcopy(model)
-    kwargs = dict(args.model_init_kwargs or {})
-    if quantization_config is not None:
-        kwargs["quantization_config"] = quantization_config
-    return create_model_from_path(model, **kwargs)
+    quantized = {} if quantization_config is None else {"quantization_config": quantization_config}
+    return create_model_from_path(model, **{**(args.model_init_kwargs or {}), **quantized})
 
 
 def _tokenizer(given: PreTrainedTokenizerBase | str | None) -> PreTrainedTokenizerBase | None:
@@ -238,13 +234,11 @@ def load_adapters(
     """
     names = route(policies, agents, model=model).adapters
     check_adapters(folder, names)
-    kwargs = dict(model_init_kwargs or {})
-    if quantization_config is not None:
-        kwargs["quantization_config"] = quantization_config
+    quantized = {} if quantization_config is None else {"quantization_config": quantization_config}
     configs = {name: PeftConfig.from_pretrained(str(Path(folder) / name)) for name in names}
     check_base_is_kept(configs, several(names))
     first, *others = names
-    base = create_model_from_path(model, **kwargs)
+    base = create_model_from_path(model, **{**(model_init_kwargs or {}), **quantized})
     with unchanged(base) if others else nullcontext():
         loaded = _with_adapter(base, folder, first)
         for name in others:

@@ -432,7 +432,7 @@ def test_replay_scores_anew(run: Run) -> None:
         ("bench plan_path --model M --base-url http://h/v1 --agents api:N", "--model is M, and no agent is played"),
         (
             "bench plan_path --model m --base-url http://localhost:port/v1",
-            "base_url is 'http://localhost:port/v1'; expected a URL such as http://localhost:8000/v1.",
+            "base_url is 'http://localhost:port/v1' (Invalid port: 'port'); expected http://localhost:8000/v1, say.",
         ),
         (
             "blame plan_path --agents oracle --replies 2 --substitute drafter_0=null --substitute planner_0=null",

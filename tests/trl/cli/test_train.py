@@ -242,7 +242,7 @@ def test_an_evaluation_on_a_problem_of_a_data_set_that_is_trained_on_is_refused(
         if not num_both
         else pytest.raises(
             ValueError,
-            match=f"{num_both} of the 5 problems of math_v0 in the split 'train' .* s is problem s modulo 5",
+            match=f"have {num_both} of the 5 problems of the data set in the split 'train' in common, .* modulo 5",
         )
     ):
         rows = datasets(team, ScriptArguments(), evaluated=True)
