@@ -19,22 +19,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import numpy as np
 from pettingzoo import AECEnv
 
+from pettingllms_envs import features
 from pettingllms_envs.core import FIELDS, TEAM, Parts, Workflow, check_choice, scalars
 from pettingllms_envs.doors import VERSIONED
-from pettingllms_envs.features import (
-    ChangingTeam,
-    Competitive,
-    HasBots,
-    HasDigest,
-    HasHistories,
-    HasOracle,
-    HasOutcome,
-    HasStateForm,
-    LeavesRewards,
-    OnDataSet,
-    RequiresOptions,
-    ShowsEarlier,
-)
 from pettingllms_envs.observations import Prompt
 from pettingllms_envs.replies.reading import NOTES, Notes, last_reading
 from pettingllms_envs.state_digest import ARRAY, with_task
@@ -175,21 +162,23 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
             "branching": "snapshot",
             "roles": {agent: role.name for role in workflow.roles for agent in role.agents},
             "reset_options": dict(task.instance_fields),
-            "required_options": list(task.required_options) if isinstance(task, RequiresOptions) else [],
-            "judged": isinstance(workflow, LeavesRewards) and workflow.leaves_rewards,
+            "required_options": list(task.required_options) if isinstance(task, features.RequiresOptions) else [],
+            "judged": isinstance(workflow, features.LeavesRewards) and workflow.leaves_rewards,
             "reward_ranges": dict(workflow.ranges()),
             "alpha": self.alpha,
-            "max_return": None if isinstance(task, Competitive) else task.ranges()["value"][1] + 1,
+            "max_return": None if isinstance(task, features.Competitive) else task.ranges()["value"][1] + 1,
             "cyclic": workflow.cyclic,
-            "has_oracle": isinstance(task, HasOracle),
-            "bots": list(workflow.bots) if isinstance(workflow, HasBots) else [],
-            "competitive": ("zero_sum" if task.zero_sum else "mixed") if isinstance(task, Competitive) else None,
+            "has_oracle": isinstance(task, features.HasOracle),
+            "bots": list(workflow.bots) if isinstance(workflow, features.HasBots) else [],
+            "competitive": ("zero_sum" if task.zero_sum else "mixed")
+            if isinstance(task, features.Competitive)
+            else None,
             "delayed_roles": [role.name for role in workflow.roles if role.delayed],
             "informed_roles": [role.name for role in workflow.roles if role.informed],
         }
-        if isinstance(workflow, HasStateForm):
+        if isinstance(workflow, features.HasStateForm):
             self.metadata["state_form"] = workflow.state_form
-        if isinstance(task, OnDataSet):
+        if isinstance(task, features.OnDataSet):
             data = task.data_set
             self.metadata["data"] = {"name": data.name, "note": data.note, "remedy": data.remedy}
         self.possible_agents = [agent for role in workflow.roles for agent in role.agents]
@@ -205,12 +194,12 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
         self._agents = {role: agent for agent, role in pairs}
         self._systems = {agent: workflow.system(role) for agent, role in self._roles.items()}
         self._cyclic = workflow.cyclic
-        self._is_fixed = workflow.cyclic and not isinstance(workflow, ChangingTeam)
-        self._changing = workflow if isinstance(workflow, ChangingTeam) else None
-        self._reporting = workflow if isinstance(workflow, HasOutcome) else None
-        self._recalling = workflow if isinstance(workflow, HasHistories) else None
-        self._judging = workflow if isinstance(workflow, LeavesRewards) and workflow.leaves_rewards else None
-        self._digesting = task if isinstance(task, HasDigest) else None
+        self._is_fixed = workflow.cyclic and not isinstance(workflow, features.ChangingTeam)
+        self._changing = workflow if isinstance(workflow, features.ChangingTeam) else None
+        self._reporting = workflow if isinstance(workflow, features.HasOutcome) else None
+        self._recalling = workflow if isinstance(workflow, features.HasHistories) else None
+        self._judging = workflow if isinstance(workflow, features.LeavesRewards) and workflow.leaves_rewards else None
+        self._digesting = task if isinstance(task, features.HasDigest) else None
         self._config = repr((workflow, self.alpha))
         self._seeds: random.Random | int | None = None
         self._now: Snapshot | None = None
@@ -419,7 +408,7 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
             ValueError: There is no such bot.
         """
         now = self._current
-        if not isinstance(self.workflow, HasBots) or not self.workflow.bots:
+        if not isinstance(self.workflow, features.HasBots) or not self.workflow.bots:
             raise ValueError(f"{self._name} has no bots, got {name!r}. Choose another agent, such as 'random'.")
         check_choice("the bot", name, tuple(self.workflow.bots))
         if now.terminated or now.truncated:
@@ -532,7 +521,7 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
         """What the workflow shows an agent, as an observation."""
         if self.view != "text":
             play, role = self._current.play, self._roles[agent]
-            shown = self.workflow.shown(play, role) if isinstance(self.workflow, ShowsEarlier) else play.task
+            shown = self.workflow.shown(play, role) if isinstance(self.workflow, features.ShowsEarlier) else play.task
             seen = apply_view(seen, self.view, self.workflow, shown)
         observes = self._observes[agent]
         if observes == "text" and isinstance(seen, str):
@@ -582,7 +571,7 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
             return now
         return self._with_present(now, self._present(self._changing, now.play))
 
-    def _present(self, workflow: ChangingTeam, play: Any) -> tuple[str, ...]:
+    def _present(self, workflow: features.ChangingTeam, play: Any) -> tuple[str, ...]:
         """The agents that take part, in the order of `possible_agents`."""
         names = set(workflow.present(play))
         if unknown := names - self._agents.keys():

@@ -293,13 +293,7 @@ class MultiAgentGRPOConfig(GRPOConfig):
         for name, (values, words) in CHOICES.items():
             if getattr(self, name) not in values:
                 raise ValueError(f"{name}={getattr(self, name)!r}, expected {words}")
-        for name in (
-            "max_envs",
-            "max_turns",
-            "max_generated_tokens",
-            "alternate_every",
-            "max_tokens_per_microbatch",
-        ):
+        for name in ("max_envs", "max_turns", "max_generated_tokens", "alternate_every", "max_tokens_per_microbatch"):
             value: Any = getattr(self, name)
             if value is not None and value < 1:
                 none = "no turns" if name == "alternate_every" else "no bound"

@@ -206,7 +206,6 @@ class Stateful(Protocol):
     """
 
     def state_dict(self) -> Mapping[str, Any]: ...
-
     def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
 
 

@@ -20,16 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import transformers
 from datasets import Dataset
 from peft import LoraConfig
-from transformers import (
-    Gemma3Config,
-    Gemma3ForConditionalGeneration,
-    Gemma3Processor,
-    PreTrainedTokenizerFast,
-    Qwen3Config,
-    Qwen3ForCausalLM,
-)
 from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil
 
 from pettingllms_envs.prompts import images_of, read_observation
@@ -104,24 +97,26 @@ def _replies(env: Any, num_instances: int) -> list[str]:
     return replies
 
 
-def gemma_processor() -> Gemma3Processor:
+def gemma_processor() -> transformers.Gemma3Processor:
     """A processor for which each picture has 4 places, whatever its size."""
     names = {"boi_token": "<start_of_image>", "eoi_token": "<end_of_image>", "image_token": "<image_soft_token>"}
     tokenizer = tokenizer_of_bytes(
         GEMMA_TOKENS, GEMMA_TEMPLATE, eos_token="<end_of_turn>", pad_token="<pad>", extra_special_tokens=names
     )
     part = Gemma3ImageProcessorPil(size={"height": 56, "width": 56})
-    return Gemma3Processor(part, tokenizer, chat_template=GEMMA_TEMPLATE, image_seq_length=4)
+    return transformers.Gemma3Processor(part, tokenizer, chat_template=GEMMA_TEMPLATE, image_seq_length=4)
 
 
-def gemma(processor: Gemma3Processor, *, initializer_range: float = 0.02) -> Gemma3ForConditionalGeneration:
+def gemma(
+    processor: transformers.Gemma3Processor, *, initializer_range: float = 0.02
+) -> transformers.Gemma3ForConditionalGeneration:
     """A Gemma 3 of 2 layers of each part with random weights, the same every time."""
     tokenizer = processor.tokenizer
     ends = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id, "bos_token_id": None}
     width = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
     torch.manual_seed(0)
-    model = Gemma3ForConditionalGeneration(
-        Gemma3Config(
+    model = transformers.Gemma3ForConditionalGeneration(
+        transformers.Gemma3Config(
             text_config={
                 **width,
                 **ends,
@@ -157,7 +152,7 @@ def save_tiny_gemma(folder: Path) -> str:
 
 def save_tiny_model(
     folder: Path,
-    tokenizer: PreTrainedTokenizerFast,
+    tokenizer: transformers.PreTrainedTokenizerFast,
     *,
     hidden_size: int = 32,
     head_dim: int = 16,
@@ -166,8 +161,8 @@ def save_tiny_model(
 ) -> str:
     """Save a Qwen3 of 2 layers with random weights, the same every time, and its tokenizer; returns the folder."""
     torch.manual_seed(0)
-    model = Qwen3ForCausalLM(
-        Qwen3Config(
+    model = transformers.Qwen3ForCausalLM(
+        transformers.Qwen3Config(
             vocab_size=len(tokenizer),
             hidden_size=hidden_size,
             intermediate_size=2 * hidden_size,

@@ -201,7 +201,10 @@ def from_file(file: Path) -> Scripted:
     The n-th reply answers the episode's n-th prompt; after the last one the list starts over.
     """
     text = file.read_text("utf-8-sig")
-    replies = json.loads(text) if file.suffix == ".json" else text.splitlines()
+    try:
+        replies = json.loads(text) if file.suffix == ".json" else text.splitlines()
+    except ValueError as error:
+        raise ValueError(f"{file} is not JSON ({error}); expected a JSON list of texts. Correct it.") from None
     if not isinstance(replies, list) or not replies or not all(isinstance(reply, str) for reply in replies):
         raise ValueError(f"{file} has no replies; expected a JSON list of texts, or a reply a line. Write some.")
     return Scripted(lambda request: str(replies[request.step % len(replies)]))

@@ -87,6 +87,12 @@ class Endpoint:
                 "is written into the records. Give key_env=MY_KEY (--key-env MY_KEY), and set MY_KEY in the "
                 "environment."
             )
+        try:
+            httpx2.URL(self.base_url)
+        except httpx2.InvalidURL as error:
+            raise ValueError(
+                f"base_url is {self.base_url!r} ({error}); expected http://localhost:8000/v1, say."
+            ) from None
         if not _KEY.fullmatch(self.key):
             raise ValueError(
                 f"the key in {self.key_env} has characters that no key has; expected printable ASCII without spaces. "

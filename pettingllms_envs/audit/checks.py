@@ -5,16 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
+from pettingllms_envs.audit import completeness
 from pettingllms_envs.audit.advantages import NonFiniteNumbers, WrongAdvantages, WrongSums
 from pettingllms_envs.audit.collapse import COLLAPSE
-from pettingllms_envs.audit.completeness import (
-    ChangedRows,
-    EpisodesWithErrors,
-    MissingEpisodes,
-    RepeatedEpisodes,
-    WrongReturns,
-    WrongTurns,
-)
 from pettingllms_envs.audit.exchange import ChangedState, MissingCandidates, MixedPrompts, MixedTurns, SwappedAgents
 from pettingllms_envs.audit.findings import Finding
 from pettingllms_envs.audit.learning import LazyRole, dead_role, uneven_learning
@@ -27,7 +20,6 @@ class Check(Protocol):
     """Counts over episodes, and what they say; `conclude` may be asked at any time, and again."""
 
     def observe(self, episode: Episode, /) -> None: ...
-
     def conclude(self) -> Finding: ...
 
 
@@ -45,12 +37,12 @@ GROUP_CHECKS: tuple[Callable[[RunFacts], Check], ...] = (
 )
 """A training runs them, too."""
 EPISODE_CHECKS: tuple[Callable[[RunFacts], Check], ...] = (
-    EpisodesWithErrors,
-    MissingEpisodes,
-    RepeatedEpisodes,
-    ChangedRows,
-    WrongReturns,
-    WrongTurns,
+    completeness.EpisodesWithErrors,
+    completeness.MissingEpisodes,
+    completeness.RepeatedEpisodes,
+    completeness.ChangedRows,
+    completeness.WrongReturns,
+    completeness.WrongTurns,
     *GROUP_CHECKS,
     LazyRole,
 )

@@ -166,11 +166,4 @@ def stopped_exploring(run: RunFacts, series: Series) -> Finding:
     return Finding(name, "warning" if bad else "passed", text, remedy=remedy if bad else "")
 
 
-COLLAPSE = (
-    cut_off_replies,
-    MORE_CUT_OFF,
-    CHANGING_LENGTH,
-    VANISHING_SIGNAL,
-    REPEATED_REPLIES,
-    stopped_exploring,
-)
+COLLAPSE = (cut_off_replies, MORE_CUT_OFF, CHANGING_LENGTH, VANISHING_SIGNAL, REPEATED_REPLIES, stopped_exploring)

@@ -105,7 +105,6 @@ def _output_dir(path: Path) -> Path:
 
 
 def _of_record(path: Path) -> tuple[str, list[Finding]]:
-
     run = run_of(files.read_header(path), files.read_report(path))
     whole, designs, number = Audit(run), UnreadableDesigns(), 0
     for number, row in enumerate(files.stream(path), 1):  # how many there were
@@ -118,7 +117,6 @@ def _of_record(path: Path) -> tuple[str, list[Finding]]:
 
 
 def _of_tables(files: list[Path], num_candidates: int | None) -> tuple[str, list[Finding]]:
-
     names: list[str] = []
 
     def rows() -> Iterator[Any]:
@@ -142,7 +140,6 @@ def _of_tables(files: list[Path], num_candidates: int | None) -> tuple[str, list
 
 
 def _influence(path: Path, num_replies: int) -> Finding:
-
     header = files.read_header(path)
     found = of_research("influence")(header, lambda: files.stream(path), num_replies=num_replies)
     name = "no influence"

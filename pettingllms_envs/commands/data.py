@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -32,6 +33,7 @@ from pettingllms_envs.datasets.loading import check_split, entries
 from pettingllms_envs.datasets.overlap import Statement, overlaps
 from pettingllms_envs.datasets.preparing import check_output, prepare
 from pettingllms_envs.datasets.problems import Problem
+from pettingllms_envs.datasets.rows import BadRow
 from pettingllms_envs.datasets.sources import Source, find_source, is_on_hub, own_sets, shares
 from pettingllms_envs.printable import printable
 
@@ -98,7 +100,6 @@ def _count(text: str) -> int:
 
 
 def _list(args: argparse.Namespace, console: Console) -> int:
-
     ours = {known.stem for known in own_sets()}
     rows = []
     for known in KNOWN:
@@ -112,7 +113,6 @@ def _list(args: argparse.Namespace, console: Console) -> int:
 
 
 def _show(args: argparse.Namespace, console: Console) -> int:
-
     data, split, layout = args.data
     loaded = load(data, split=split, layout=layout, include_unjudged=args.unjudged)
     about = f"{loaded.source}{f' at {loaded.revision}' if loaded.revision else ''}, layout {loaded.layout}"
@@ -128,7 +128,6 @@ def _show(args: argparse.Namespace, console: Console) -> int:
 
 
 def _prepare(args: argparse.Namespace, console: Console) -> int:
-
     data, split, layout = args.data
     revision = args.revision
     of_hub = is_on_hub(data)
@@ -145,48 +144,37 @@ def _prepare(args: argparse.Namespace, console: Console) -> int:
     splits = [*args.split, *([split] if split else [])] or list(source.shares)
     for each in splits:
         check_split(source, each)
-    with _Bars(source, splits) as bars:
-        manifest = prepare(source, output, splits=splits, limit=args.limit, told=bars.told)
+    with _bars(source, splits) as told:
+        manifest = prepare(source, output, splits=splits, limit=args.limit, told=told)
     at = f" at {manifest.revision}" if manifest.revision else ""
     say(console, f"{output}: {manifest.source}{at}, layout {manifest.layout}")
     for name, part in manifest.splits.items():
-        out = sum(part.left_out.values())
-        told = f"{counted(part.rows, 'problem')} ({sum(part.unjudged.values())} unjudged)"
-        told = f"{told}, {counted(len(part.bad), 'malformed row')}"
-        say(console, f"  {name}: {told}, {out} left out, SHA-256 {part.sha256[:16]}")
+        rows = f"{counted(part.rows, 'problem')} ({sum(part.unjudged.values())} unjudged)"
+        bad = counted(len(part.bad), "malformed row")
+        say(console, f"  {name}: {rows}, {bad}, {sum(part.left_out.values())} left out, SHA-256 {part.sha256[:16]}")
     return 0
 
 
-class _Bars:
-    """A progress bar for each split on standard error: bytes read and problems so far."""
+@contextmanager
+def _bars(source: Source, splits: Sequence[str]) -> Iterator[Callable[[str, int, int], None]]:
+    """A progress bar for each split on standard error; yields what is told of bytes and problems that were read."""
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    found = Counter[str]()
+    with Progress(*columns, TextColumn("{task.fields[problems]}"), console=Console(stderr=True)) as bars:
+        totals = {s: sum(local(file).stat().st_size for file in source.files[source.shares[s][0]]) for s in splits}
+        tasks = {s: bars.add_task(s, total=total, problems=counted(0, "problem")) for s, total in totals.items()}
 
-    def __init__(self, source: Source, splits: Sequence[str]) -> None:
+        def told(split: str, read: int, problems: int) -> None:
+            found[split] += problems
+            bars.update(tasks[split], advance=read, problems=counted(found[split], "problem"))
 
-        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-        found = TextColumn("{task.fields[problems]}")
-        self._bars = Progress(*columns, found, console=Console(stderr=True))
-        self._tasks: dict[str, TaskID] = {}
-        self._problems: Counter[str] = Counter()
-        for split in splits:
-            total = sum(local(file).stat().st_size for file in source.files[source.shares[split][0]])
-            self._tasks[split] = self._bars.add_task(split, total=total, problems=counted(0, "problem"))
-
-    def __enter__(self) -> Self:
-        self._bars.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._bars.stop()
-
-    def told(self, split: str, read: int, problems: int) -> None:
-        self._problems[split] += problems
-        self._bars.update(self._tasks[split], advance=read, problems=counted(self._problems[split], "problem"))
+        yield told
 
 
 def _check(args: argparse.Namespace, console: Console) -> int:
-
-    tests = [statement for test in args.against for statement in _statements(test)]
-    copies = list(overlaps(_statements(args.train), tests, args.threshold))
+    without = Counter[tuple[str, str]]()
+    tests = [statement for test in args.against for statement in _statements(test, "test row", without)]
+    copies = list(overlaps(_statements(args.train, "training row", without), tests, args.threshold))
     for copy in copies:
         kind = "the same words" if copy.exact else f"similarity {copy.similarity:.2f}"
         say(console, f"{copy.train.data} {copy.train.id} = {copy.test.data} {copy.test.id}: {kind}", "bold")
@@ -199,12 +187,16 @@ def _check(args: argparse.Namespace, console: Console) -> int:
     found = len({copy.test for copy in copies})
     exact = len({copy.test for copy in copies if copy.exact})
     say(console, f"{found} of {len(tests)} test problems are in the training set, {exact} of them word for word.")
+    for (what, reason), num in without.items():
+        say(console, f"{counted(num, what)} not compared: {reason}.")
     return 1 if copies else 0
 
 
-def _statements(which: DataArgument) -> Iterator[Statement]:
-    """The statements, one at a time, since a training set may be large."""
+def _statements(which: DataArgument, what: str, without: Counter[tuple[str, str]]) -> Iterator[Statement]:
+    """The statements, one at a time, since a training set may be large; counts the rows without one by the reason."""
     source = find_source(which.data, layout=which.layout)
     for entry in entries(source, which.split):
         if isinstance(entry.outcome, Problem):
             yield Statement(source.name, entry.outcome.id, entry.outcome.statement)
+        else:
+            without[what, "malformed" if isinstance(entry.outcome, BadRow) else str(entry.outcome)] += 1

@@ -140,7 +140,7 @@ def _reading(args: argparse.Namespace, recorded: Mapping[str, Any]) -> dict[str,
 
 def specs(args: argparse.Namespace, roles: Mapping[str, str], texts: list[str] | None = None) -> dict[str, Any]:
     """The spec of each agent; models get the options that hold for all of them."""
-    texts = list(args.agents) if texts is None else texts
+    are_all, texts = texts is None, list(args.agents) if texts is None else texts
     if getattr(args, "team", None) is not None:
         texts = [*texts, f"{teams.KIND}:{args.team}"]
     given = sampling(args)
@@ -148,13 +148,18 @@ def specs(args: argparse.Namespace, roles: Mapping[str, str], texts: list[str] |
         if args.model is None:
             raise ValueError(
                 "no agent was given; expected a model, --model MODEL --base-url http://localhost:8000/v1, a trained "
-                "team, "
-                "--team FOLDER, or agents such as --agents oracle."
+                "team, --team FOLDER, or agents such as --agents oracle."
             )
         texts = ["api"]
     teams.check_roles(texts, roles)
-    found = {}
-    for agent, spec in assign(texts, roles).items():
+    found, played, model = {}, assign(texts, roles), getattr(args, "model", None)
+    models = {spec.target or model for spec in played.values() if spec.kind == "api"}
+    if are_all and not getattr(args, "substitute", None) and model not in {None, *models}:  # a substitute may be it
+        raise ValueError(
+            f"--model is {model}, and no agent is played by it; expected one at least, such as --agents "
+            f"{next(iter(roles.values()))}=api. Leave --model out, or --agents and --team."
+        )
+    for agent, spec in played.items():
         if spec.kind in WITHOUT_MODEL:
             found[agent] = spec
             continue
@@ -162,7 +167,7 @@ def specs(args: argparse.Namespace, roles: Mapping[str, str], texts: list[str] |
         if spec.kind == teams.KIND:
             found[agent] = teams.spec_of(spec, agent, roles[agent], own)
             continue
-        target = spec.target or (args.model if spec.kind == "api" else None)
+        target = spec.target or (model if spec.kind == "api" else None)
         found[agent] = with_server(AgentSpec(spec.kind, target, {**own, **spec.options}))
     return found
 

@@ -22,18 +22,9 @@ from pettingllms_envs.commands.leaderboard import read_board, show
 from pettingllms_envs.commands.runs import about_problems, asked, check_at_least, default_output, watched
 from pettingllms_envs.episodes import files
 from pettingllms_envs.episodes.index import run_folders
-from pettingllms_envs.evaluation import tables
+from pettingllms_envs.evaluation import suites, tables
 from pettingllms_envs.evaluation.bench import label_of
 from pettingllms_envs.evaluation.data_label import problem_set
-from pettingllms_envs.evaluation.suites import (
-    ENVIRONMENT_KEYS,
-    RECORD,
-    Player,
-    Suite,
-    read_record,
-    read_suite,
-    shipped,
-)
 from pettingllms_envs.evaluation.suites import is_suite as is_suite  # `bench` asks
 from pettingllms_envs.suggestions import did_you_mean
 
@@ -69,7 +60,7 @@ def check_name(name: str) -> None:
     try:
         pettingllms_envs.find(name)
     except ValueError as error:
-        if not is_suite(name) and (hint := did_you_mean(name, shipped())):
+        if not is_suite(name) and (hint := did_you_mean(name, suites.shipped())):
             refuse(f"no suite {name!r}.{hint} And {error}")
 
 
@@ -87,12 +78,12 @@ def run(args: argparse.Namespace, console: Console) -> int:
     for name, reason in faults:
         say(console, f"error: {name}: {reason}")
     say(console, f"{counted(len(planned), 'run')} in {root}")
-    new = suite.name and not (root / RECORD).exists()
+    new = suite.name and not (root / suites.RECORD).exists()
     if suite.name:
-        players = read_record(root).get("players", {}) | {each.path.name: each.cell.player for each in planned}
+        players = suites.read_record(root).get("players", {}) | {each.path.name: each.cell.player for each in planned}
         with user_errors():
             root.mkdir(parents=True, exist_ok=True)
-            files.write_json(root / RECORD, {"name": suite.name, "source": suite.source, "players": players})
+            files.write_json(root / suites.RECORD, {"name": suite.name, "source": suite.source, "players": players})
     status, ends = 2 if faults else 0, dict.fromkeys((each.path for each in planned), "not begun")
     is_left, failed = False, set[Path]()
     for number, each in enumerate(planned, 1):
@@ -109,8 +100,9 @@ def run(args: argparse.Namespace, console: Console) -> int:
             break
     kept = [each.path for each in planned if each.path.exists()]
     if not kept and new:
-        (root / RECORD).unlink()
-        root.rmdir()
+        (root / suites.RECORD).unlink()
+        if not any(root.iterdir()):  # else it holds what is no run
+            root.rmdir()
     if kept:
         names = {each.path: f"{each.cell.env}, {each.cell.player}" for each in planned}
         ranked = [path for path in kept if path not in failed]
@@ -133,13 +125,13 @@ def asked_suite(args: argparse.Namespace) -> Any:
         others = ", ".join(name for name in args.envs if name != named[0])
         raise ValueError(f"the suite {named[0]} was given with {others}; expected it alone. Give a command to each.")
     if named:
-        suite = read_suite(named[0])
+        suite = suites.read_suite(named[0])
     else:
-        suite = Suite(name="", source="the command", environments=[{"env": name} for name in args.envs])
+        suite = suites.Suite(name="", source="the command", environments=[{"env": name} for name in args.envs])
     if args.models:
-        players = [Player(name=model, model=model, agents=args.agents) for model in args.models]
+        players = [suites.Player(name=model, model=model, agents=args.agents) for model in args.models]
     elif args.agents or args.team:
-        players = [Player(name=" ".join([*args.agents, args.team or ""]).strip(), agents=args.agents)]
+        players = [suites.Player(name=" ".join([*args.agents, args.team or ""]).strip(), agents=args.agents)]
     else:
         players = list(suite.players)
     if not players:
@@ -153,7 +145,7 @@ def cells_of(args: argparse.Namespace, suite: Any) -> Iterator[Cell]:
     Options of the command come before those of an environment, and these before the suite's. Settings and reset
     options of the command and the suite hold for the environments that have them.
     """
-    given = {name: vars(args)[name] for name in ENVIRONMENT_KEYS if vars(args).get(name) is not None}
+    given = {name: vars(args)[name] for name in suites.ENVIRONMENT_KEYS if vars(args).get(name) is not None}
     given |= {"set": dict(args.settings), "option": dict(args.reset_options)}
     wide_set = [_settings(suite.options), _settings(given)]
     wide_options = [_reset_options(suite.options), _reset_options(given)]
@@ -230,8 +222,8 @@ class _Has:
 def _root(args: argparse.Namespace, suite: Any) -> Path:
     """The folder of all runs; `ValueError` if it has those of another suite."""
     root = Path(args.output or Path("outputs") / "bench" / str(suite.name))
-    if suite.name and (root / RECORD).is_file():
-        source = read_record(root).get("source", f"a {RECORD} that cannot be read")
+    if suite.name and (root / suites.RECORD).is_file():
+        source = suites.read_record(root).get("source", f"a {suites.RECORD} that cannot be read")
         if source != suite.source:
             raise ValueError(
                 f"{root} has the runs of the suite of {source}, and this one is of {suite.source}; expected a folder "

@@ -139,6 +139,7 @@ class EpisodeRecorder:
         self.is_asking = False
         self._returns: dict[str, float] = {}
         self._outcome: dict[str, Any] | None = None
+        self._success: bool | None = None
         self._turns: dict[str, int] = {}
         self._tokens = 0
         self._generated = 0
@@ -212,14 +213,12 @@ class EpisodeRecorder:
         step |= {"rewards": rewards, "parts": observing.parts_of(env, infos)}
         if (reading := observing.reading_of(env)) is not None:
             step["reading"] = reading
-        self.steps.append(cast("Step", step))
         self._look(infos)
+        self.steps.append(cast("Step", step))
         self.asked = self.replied = None
 
     def row(self, sample: int, end: str, error: ErrorFields | None) -> EpisodeRow:
         """The row of the episode so far, without `timing`."""
-        outcome = self._outcome
-        success = outcome.get("success") if outcome is not None else None
         row: EpisodeRow = {
             "format": FORMAT,
             "instance": {
@@ -234,8 +233,8 @@ class EpisodeRecorder:
             "steps": self.steps,
             "end": end,
             "turns": max(self._turns.values(), default=len(self.steps)),
-            "success": None if success is None or error is not None else bool(success),
-            "outcome": outcome,
+            "success": None if error is not None else self._success,
+            "outcome": self._outcome,
             "answer": self._answer,
             "returns": self._returns,
             "state": None if error is not None else observing.state_hash(self.env),
@@ -257,6 +256,7 @@ class EpisodeRecorder:
         outcome = next(outcomes, None)
         if outcome is not None:
             self._outcome = {name: observing.plain(value) for name, value in outcome.items()}
+            self._success = observing.success_of(outcome)
         self._answer = observing.answer_of(self.env, infos, outcome)
         self._turns |= {agent: int(info["turn"]) for agent, info in infos.items() if isinstance(info.get("turn"), int)}
 

@@ -216,7 +216,7 @@ def tidy(file: Path, *, keep: Callable[[JsonObject], bool] = lambda row: True) -
     with opened(file) as stream, replacing(file) as new:
         for _, offset, size in order:
             stream.seek(offset)
-            new.write(stream.read(size))
+            new.write(stream.read(size).removesuffix(b"\n") + b"\n")  # the last may have none
     return [row for row, _, _ in order]
 
 

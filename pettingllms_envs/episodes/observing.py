@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+
+MOST_PROBLEMS, MOST_REPEATS = 100_000, 200
+"""Most problems that are looked through of a data set that does not say how many it has."""
 
 
 def workflow_of(env: Any) -> Any:
@@ -79,10 +83,45 @@ def problem_of(env: Any) -> str | None:
     return None if found is None else str(found)
 
 
+def problem_seeds(env: Any, options: Mapping[str, Any], *, most: int = MOST_PROBLEMS) -> Sequence[int] | None:
+    """The first seed of each problem of a data set's environment; None for others, and if `most` seeds show not all.
+
+    All are found, if `metadata["num_instances"]` does not say how many, once no new one comes for a while. One comes
+    again after all of them, or sooner: where it stands in for those that cannot be played, or where seeds draw.
+    """
+    num = env.metadata.get("num_instances")
+    num = num.get(options.get("split")) if isinstance(num, Mapping) else num
+    if num is not None:
+        return range(num)
+    seeds: dict[str, int] = {}
+    newest = 0
+    for seed in range(most):
+        env.reset(seed=seed, options=dict(options) or None)
+        problem = problem_of(env)
+        if problem is None:
+            return None
+        if seeds.setdefault(problem, seed) == seed:
+            newest = seed
+        if seed - newest >= MOST_REPEATS:
+            return list(seeds.values())
+    return None
+
+
 def content_of(env: Any) -> str | None:
     """The digest of the content of the data set's problem, or the problem's id if it has none."""
     found: str | None = getattr(getattr(_task_state(env), "problem", None), "digest", None)
     return problem_of(env) if found is None else found
+
+
+def success_of(outcome: Mapping[str, Any]) -> bool | None:
+    """Whether an outcome is a success; None if it does not say. `ValueError` for what is neither, such as a share."""
+    found = plain(outcome.get("success"))
+    if found is not None and found not in (0, 1):
+        raise ValueError(
+            f"the environment's outcome has the success {found!r}; expected true, false or none. Have it say whether "
+            "the episode succeeded, such as score >= 1, and give a score under another name."
+        )
+    return None if found is None else bool(found)
 
 
 def answer_of(env: Any, infos: Infos, outcome: Mapping[str, Any] | None) -> str | None:

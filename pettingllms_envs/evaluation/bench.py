@@ -16,7 +16,7 @@ from pettingllms_envs.agents.base import Agent
 from pettingllms_envs.agents.spec import AgentSpec, from_identity
 from pettingllms_envs.episodes.episode import Instance, RunLimits
 from pettingllms_envs.episodes.files import ANY_INSTANCE, REPORT, JsonObject, check_starts_nothing, header, write_json
-from pettingllms_envs.episodes.observing import content_of, problem_of, roles_of
+from pettingllms_envs.episodes.observing import content_of, problem_seeds, roles_of
 from pettingllms_envs.episodes.schema import of_bench_config
 from pettingllms_envs.evaluation import data_label, metrics
 from pettingllms_envs.evaluation.agent_pools import WITHOUT_MODEL, check_bots, open_all
@@ -27,8 +27,6 @@ from pettingllms_envs.suggestions import did_you_mean
 
 
 DEFAULT_LIMIT = 200
-MOST_PROBLEMS, MOST_REPEATS = 100_000, 200
-"""Most problems that are looked through of a data set that does not say how many it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,13 +219,10 @@ def choose(
         return InstanceSet("published", tuple(found))
     if "split" in known and "test" in known["split"]:
         options.setdefault("split", "test")
-    num = env.metadata.get("num_instances")
-    num = num.get(options.get("split")) if isinstance(num, Mapping) else num
-    found_seeds = _problem_seeds(env, options) if num is None else range(num)
-    if found_seeds is None:
-        seeds: Sequence[int] = range(DEFAULT_LIMIT if limit is None else limit)
-        return InstanceSet("seeds", tuple(Instance(i, seed, options) for i, seed in enumerate(seeds)))
-    seeds = found_seeds
+    seeds = problem_seeds(env, options)
+    if seeds is None:
+        drawn = range(DEFAULT_LIMIT if limit is None else limit)
+        return InstanceSet("seeds", tuple(Instance(i, seed, options) for i, seed in enumerate(drawn)))
     if limit is not None and limit < len(seeds):  # the first ones may be the easiest
         seeds = sorted(random.Random(f"{name} {limit}").sample(seeds, limit))
     instances = tuple(Instance(i, seed, options) for i, seed in enumerate(seeds))
@@ -335,26 +330,6 @@ def layers() -> Mapping[str, Any] | None:
         return sandbox.describe()
     except sandbox.SandboxUnavailable:
         return None  # of an environment that needs it, the first program says why
-
-
-def _problem_seeds(env: Any, options: Mapping[str, Any]) -> Sequence[int] | None:
-    """The first seed of each problem of a data set's environment; None for others.
-
-    All are found once no new one comes for a while. One comes again after all of them, or sooner: where it stands in
-    for those that cannot be played, or where seeds draw.
-    """
-    seeds: dict[str, int] = {}
-    newest = 0
-    for seed in range(MOST_PROBLEMS):
-        env.reset(seed=seed, options=dict(options) or None)
-        problem = problem_of(env)
-        if problem is None:
-            return None
-        if seeds.setdefault(problem, seed) == seed:
-            newest = seed
-        if seed - newest >= MOST_REPEATS:
-            return list(seeds.values())
-    return None
 
 
 def _content_digest(env: Any, instances: Sequence[Instance]) -> str:

@@ -1,7 +1,7 @@
 """Computes the numbers of a run from its rows: the content of `report.json`. Pure.
 
-Rows with an error are excluded from all rates and means. `least` and `most` bound their effect: the success rate if
-all of them had failed, and if all had succeeded.
+Rows with an error are excluded from all rates and means, and from success those that were cut before their outcome.
+`least` and `most` bound their effect: the success rate if all of them had failed, and if all had succeeded.
 
 What would differ in a second run is under the key `timing`: so a run that was killed and resumed has the same report,
 byte for byte, but for that.
@@ -34,13 +34,14 @@ def report(header: Mapping[str, Any], rows: Sequence[JsonObject], *, num_planned
     errors = Counter(row["error"]["kind"] for row in rows if row["error"] is not None)
     num = len(rows) if num_planned is None else num_planned
     told = [row for row in ended if row["success"] is not None]
+    num_cut = sum(row["success"] is None and row["end"] in ("cut", "budget") for row in ended)
     names = dict.fromkeys(agent for row in rows for agent in row["returns"])
     return {
         "format": FORMAT,
         "env": header["config"].get("env"),
         "data": header.get("data"),
         "episodes": {"planned": num, "ended": len(ended), "errors": dict(errors), "missing": num - len(rows)},
-        "success": success(told, num_errors=num - len(ended)) if told else None,
+        "success": success(told, num_errors=num - len(ended) + num_cut) if told else None,
         "samples": samples(told),
         "outcome": {name: _mean(ended, _outcome(name), is_share=_is_share(ended, name)) for name in _numeric(ended)},
         "turns": _mean(ended, lambda row: row["turns"]),
@@ -134,9 +135,8 @@ def by_problem(rows: Iterable[JsonObject], value: Callable[[JsonObject], float])
 
 def tokens(row: JsonObject) -> int | None:
     """Prompt and completion tokens of all agents in an episode; None if those of an agent are unknown."""
-    counts = [count for step in row["steps"] for count in step["tokens"].values()]
-    known = [count for count in counts if count is not None]
-    return sum(known) if known else None
+    counts = (count for step in row["steps"] for count in step["tokens"].values())
+    return None if any(step.get("usage_note") for step in row["steps"]) else _sum(counts)
 
 
 def parts(rows: Sequence[JsonObject]) -> dict[str, dict[str, Figures]]:

@@ -196,7 +196,7 @@ def sign_flips(values: Sequence[float], *, seed: int = 0) -> float:
     values = [value for value in values if value]
     if all(float(value).is_integer() for value in values) and sum(map(abs, values)) <= MOST_SUMS:
         return _flips_of_integers([int(value) for value in values])
-    seen = abs(sum(values)) - 1e-12
+    seen = abs(sum(values)) - 1e-12 * max(1.0, sum(map(abs, values)))  # sums are rounded
     array = np.array(values)
     if len(values) <= MOST_ENUMERATED:
         signs = np.array(list(itertools.product((1, -1), repeat=len(values))))
@@ -274,9 +274,8 @@ def _flips_of_integers(values: Sequence[int]) -> float:
 def _percentiles(values: NDArray[np.float64], size: int, confidence: float, seed: int) -> Interval:
     """Percentiles of the mean of `size` values, drawn with replacement."""
     rng = np.random.default_rng(seed)
-    means: list[NDArray[np.float64]] = []
-    for _ in range(0, DRAWS, 500):  # in portions: those of many problems would fill the memory
-        means.append(values[rng.integers(0, len(values), (500, size))].mean(axis=1))
+    # In portions: those of many problems would fill the memory.
+    means = [values[rng.integers(0, len(values), (500, size))].mean(axis=1) for _ in range(0, DRAWS, 500)]
     low, high = np.quantile(np.concatenate(means), [(1 - confidence) / 2, (1 + confidence) / 2])
     return float(low), float(high)
 

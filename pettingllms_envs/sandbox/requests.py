@@ -8,19 +8,10 @@ from functools import partial
 from typing import get_args
 
 from pettingllms_envs.core import check_choice
+from pettingllms_envs.sandbox import values
 from pettingllms_envs.sandbox.compare import same_result, same_tokens
 from pettingllms_envs.sandbox.inside.wire import Job
 from pettingllms_envs.sandbox.slot import Done, Work
-from pettingllms_envs.sandbox.values import (
-    CallTest,
-    Limits,
-    ProgramResult,
-    StdinTest,
-    Task,
-    ToleranceKind,
-    as_bytes,
-    check_limits,
-)
 from pettingllms_envs.sandbox.verdicts import Compare, job_of, judge
 
 
@@ -38,25 +29,25 @@ class Request:
     work: Work
     compares: tuple[Compare | None, ...]
 
-    def result(self, index: int, done: Done, isolation: str) -> ProgramResult:
+    def result(self, index: int, done: Done, isolation: str) -> values.ProgramResult:
         """The result of a test, with a part of its output."""
         compare = self.compares[index]
         result = judge(self.job, done.record, done.before, done.output, done.errors, compare, isolation)
         return result if compare is None else replace(result, stdout=result.stdout[:KEPT_OUTPUT])
 
 
-def request_run(program: str, stdin: str | bytes, limits: Limits) -> Request:
+def request_run(program: str, stdin: str | bytes, limits: values.Limits) -> Request:
     """The request to run a program with a standard input, without comparing its output."""
-    check_limits(limits)
-    work = Work(as_bytes(program), b"", None, [as_bytes(stdin)])
+    values.check_limits(limits)
+    work = Work(values.as_bytes(program), b"", None, [values.as_bytes(stdin)])
     return Request(job_of(limits, limits.output, 1, in_process=True, stop_at_timeout=True), work, (None,))
 
 
-def request_tests(task: Task, limits: Limits, isolation: str, stop_at_timeout: bool) -> Request:
+def request_tests(task: values.Task, limits: values.Limits, isolation: str, stop_at_timeout: bool) -> Request:
     """The request to run a program on its tests."""
-    check_limits(limits)
+    values.check_limits(limits)
     check_choice("isolation", isolation, ISOLATIONS)
-    check_choice("tolerance_kind", task.tolerance_kind, get_args(ToleranceKind))
+    check_choice("tolerance_kind", task.tolerance_kind, get_args(values.ToleranceKind))
     tests = list(task.tests)
     if not tests:
         raise ValueError("there are no tests; expected at least one, for a program cannot pass none. Give some.")
@@ -64,10 +55,10 @@ def request_tests(task: Task, limits: Limits, isolation: str, stop_at_timeout: b
     inputs: list[bytes] = []
     compares: list[Compare] = []
     for test in tests:
-        if isinstance(test, StdinTest) and task.fn_name is None:
-            wanted = as_bytes(test.expected)
+        if isinstance(test, values.StdinTest) and task.fn_name is None:
+            wanted = values.as_bytes(test.expected)
             expected_output = max(expected_output, len(wanted))
-            inputs.append(as_bytes(test.stdin))
+            inputs.append(values.as_bytes(test.stdin))
             compares.append(
                 partial(
                     same_tokens,
@@ -77,7 +68,7 @@ def request_tests(task: Task, limits: Limits, isolation: str, stop_at_timeout: b
                     ignore_case=task.ignore_case,
                 )
             )
-        elif isinstance(test, CallTest) and task.fn_name is not None:
+        elif isinstance(test, values.CallTest) and task.fn_name is not None:
             expected_output = max(expected_output, len(_json(test.expected)))
             inputs.append(_json(list(test.args)))
             compares.append(
@@ -91,7 +82,9 @@ def request_tests(task: Task, limits: Limits, isolation: str, stop_at_timeout: b
     output = max(limits.output, 2 * expected_output + (1 << 16))
     in_process = isolation == "per_solution"
     job = job_of(limits, output, len(tests), in_process=in_process, stop_at_timeout=stop_at_timeout)
-    return Request(job, Work(as_bytes(task.program), task.prelude.encode(), task.fn_name, inputs), tuple(compares))
+    return Request(
+        job, Work(values.as_bytes(task.program), task.prelude.encode(), task.fn_name, inputs), tuple(compares)
+    )
 
 
 def _json(value: object) -> bytes:

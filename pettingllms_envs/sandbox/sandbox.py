@@ -21,15 +21,6 @@ from typing import Any, Self
 
 from pettingllms_envs.core import check_choice
 from pettingllms_envs.sandbox import layers, selftest, unsafe
-from pettingllms_envs.sandbox.layers import (
-    CONFINEMENTS,
-    MEMORY_BOUNDS,
-    STRENGTH,
-    UNDECIDED,
-    Plan,
-    Probed,
-    SandboxUnavailable,
-)
 from pettingllms_envs.sandbox.pool import Pool, after_fork
 from pettingllms_envs.sandbox.requests import Request, request_run, request_tests
 from pettingllms_envs.sandbox.slot import Died, NotStarted, Slot
@@ -78,22 +69,22 @@ class Sandbox:
         as_other_user: bool = False,
     ) -> None:
         if confinement is not None:
-            check_choice("confinement", confinement, CONFINEMENTS)
-        check_choice("min_isolation", min_isolation, CONFINEMENTS)
+            check_choice("confinement", confinement, layers.CONFINEMENTS)
+        check_choice("min_isolation", min_isolation, layers.CONFINEMENTS)
         if memory is not None:
-            check_choice("memory", memory, MEMORY_BOUNDS)
+            check_choice("memory", memory, layers.MEMORY_BOUNDS)
         if num_slots is not None and num_slots < 1:
             raise ValueError(f"num_slots is {num_slots}; expected at least 1. Leave it out for one for each core.")
         self.num_slots = num_cores() if num_slots is None else num_slots
-        self._wanted = [confinement] if confinement else list(CONFINEMENTS)
+        self._wanted = [confinement] if confinement else list(layers.CONFINEMENTS)
         self._min_isolation = min_isolation
         self._memory_wanted = memory or ""
         self._memory_bound = ""
         self._imports = tuple(imports)
         self._resident = resident
         self._as_other_user = as_other_user
-        self._plan: Plan | None = None
-        self._probed: list[Probed] = []
+        self._plan: layers.Plan | None = None
+        self._probed: list[layers.Probed] = []
         self._pool = Pool(self.num_slots, self._new_slot)
         self._renew_lock()
         after_fork(self, Sandbox._renew_lock)
@@ -188,7 +179,7 @@ class Sandbox:
         }
 
     @property
-    def probed(self) -> tuple[Probed, ...]:
+    def probed(self) -> tuple[layers.Probed, ...]:
         """What was tried at the start, and what came of it."""
         return tuple(self._probed)
 
@@ -241,42 +232,44 @@ class Sandbox:
         assert self._plan is not None
         return Slot(self._plan, self._imports, self._resident)
 
-    def _choose(self) -> Plan:
+    def _choose(self) -> layers.Plan:
         """The first plan whose server starts and passes the self-test."""
         self._probed = [layers.check_platform()]
         if not self._probed[0].works:
-            raise SandboxUnavailable(layers.words_of(self._probed[0]))
+            raise layers.SandboxUnavailable(layers.words_of(self._probed[0]))
         uid, landlock = layers.can_become_others(), layers.landlock_works()
         self._probed += [uid, landlock]
         for name in self._wanted:
-            if STRENGTH[name] < STRENGTH[self._min_isolation]:
+            if layers.STRENGTH[name] < layers.STRENGTH[self._min_isolation]:
                 continue
             plan = layers.plan(name, uid.works, landlock.works, self._as_other_user, self._memory_wanted)
-            found = self._try(plan) if isinstance(plan, Plan) else plan
+            found = self._try(plan) if isinstance(plan, layers.Plan) else plan
             self._probed.append(found)
             if found.works:
-                assert isinstance(plan, Plan)
+                assert isinstance(plan, layers.Plan)
                 logger.info("sandbox: %s", plan.level)
                 return plan
-        raise SandboxUnavailable(
+        raise layers.SandboxUnavailable(
             f"no sandbox that is good enough works here (min_isolation={self._min_isolation!r}); of these, one must:\n"
             f"{layers.table(self._probed)}\n"
             "Change the machine as said there, or run programs without protection by isolation='unsafe-subprocess'."
         )
 
-    def _try(self, plan: Plan) -> Probed:
+    def _try(self, plan: layers.Plan) -> layers.Probed:
         slot = Slot(plan, self._imports)
         try:
             slot.start()
             self._memory_bound = slot.memory
             failed = selftest.failures(slot)
         except (NotStarted, Died) as error:
-            return Probed(plan.confinement, False, str(error))
+            return layers.Probed(plan.confinement, False, str(error))
         except selftest.Undecided as error:
-            return Probed(plan.confinement, False, f"it cannot be told whether it holds: {error}", hint=UNDECIDED)
+            return layers.Probed(
+                plan.confinement, False, f"it cannot be told whether it holds: {error}", hint=layers.UNDECIDED
+            )
         finally:
             slot.stop()
-        return Probed(plan.confinement, not failed, "; ".join(failed))
+        return layers.Probed(plan.confinement, not failed, "; ".join(failed))
 
 
 def num_cores() -> int:

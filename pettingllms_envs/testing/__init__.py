@@ -186,13 +186,7 @@ def check(
     except Exception as error:  # noqa: BLE001 - any error of a third-party environment is something to report
         return Report("an environment that could not be made and reset", (Result("start", "failed", _words(error)),))
     case = Case(
-        make=make,
-        make_parallel=make_parallel,
-        starts=starts,
-        floor=floor,
-        blind=known,
-        pool=pool,
-        max_steps=max_steps,
+        make=make, make_parallel=make_parallel, starts=starts, floor=floor, blind=known, pool=pool, max_steps=max_steps
     )
     return Report(str(env.unwrapped), tuple(_result(name, case) for name in CHECKS if name in only))
 

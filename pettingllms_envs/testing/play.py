@@ -16,6 +16,7 @@ from pettingllms_envs.branching.snapshots import has_snapshots
 from pettingllms_envs.copying import copy_env
 from pettingllms_envs.core import TEAM
 from pettingllms_envs.episodes.difference import difference, short
+from pettingllms_envs.episodes.observing import success_of
 from pettingllms_envs.observations import Image
 from pettingllms_envs.prompts import text_of
 
@@ -104,7 +105,7 @@ def episode(
                     team += sum(rewards.values()) / max(len(rewards), 1)
                 else:
                     team += sum(parts.get(TEAM, {}).values())
-                success = next((bool(info["outcome"]["success"]) for info in env.infos.values() if _says(info)), None)
+                success = next((success_of(info["outcome"]) for info in env.infos.values() if _says(info)), None)
             seen.append(look(env))
     return Course(start, tuple(replies), tuple(seen), team, totals, success, not env.agents)
 

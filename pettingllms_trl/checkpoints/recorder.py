@@ -17,6 +17,7 @@ from typing import Any
 from PIL.Image import Image as Picture
 
 from pettingllms_envs.episodes import files
+from pettingllms_envs.episodes.observing import success_of
 from pettingllms_envs.episodes.prompts import recorded, with_tools
 from pettingllms_envs.observations import Image
 from pettingllms_envs.pictures import image_of
@@ -223,7 +224,7 @@ def _row(
         "steps": steps,
         "end": None,
         "turns": max((each["turn"] for each in steps), default=None),
-        "success": None if "success" not in outcome else bool(outcome["success"]),
+        "success": success_of(outcome),
         "outcome": outcome,
         "returns": dict(episode.returns),
         "state": episode.decisions[-1].played.state if episode.decisions else None,

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from datasets import Dataset, IterableDataset, load_dataset
 from trl import ScriptArguments
 
+from pettingllms_envs.episodes.observing import MOST_REPEATS, problem_seeds
 from pettingllms_trl.rollout.env_checks import env_maker
-from pettingllms_trl.rollout.env_pool import ENVIRONMENT_COLUMN, MakeEnv
+from pettingllms_trl.rollout.env_pool import DEFAULT_ENVIRONMENT, ENVIRONMENT_COLUMN, MakeEnv
+from pettingllms_trl.sft.demonstrations import TRAIN
 
 
 if TYPE_CHECKING:
@@ -102,16 +105,47 @@ def in_turns(
 
 
 def check_apart(
-    train: Sequence[int] | None, evaluation: Sequence[int] | None, *, splits: Sequence[str | None]
+    train: Sequence[int] | None,
+    evaluation: Sequence[int] | None,
+    *,
+    splits: Sequence[str | None],
+    rows: Sequence[Dataset | None] = (),
+    team: Any = None,
 ) -> None:
-    """Raise `ValueError` if an evaluation instance is a training instance: the same seed in the same split."""
-    if train is None or evaluation is None or splits[0] != splits[1]:
+    """Raise `ValueError` if an evaluation instance is a training instance: the same seed in the same split.
+
+    With the `rows` of both and their `team` also if it is the same problem of a data set, seed s being s modulo n.
+    """
+    split, other = [split or TRAIN for split in splits]  # which environments take by default
+    if train is None or evaluation is None or split != other:
         return
     if max(train[0], evaluation[0]) < min(train[1], evaluation[1]):
         raise ValueError(
-            f"train_seeds {list(train)} and eval_seeds {list(evaluation)} meet in the split {splits[0]!r}; expected "
+            f"train_seeds {list(train)} and eval_seeds {list(evaluation)} meet in the split {split!r}; expected "
             "instances of which none is trained on. Set eval_split: validation, or seeds apart from each other."
         )
+    trained, evaluated = map(_by_options, rows or (None, None))
+    for name, level in trained.keys() & evaluated.keys():
+        made = makers(team)
+        env = (made[name] if isinstance(made, Mapping) else made)()
+        known, given = env.metadata.get("reset_options", ()), {"split": splits[0] or splits[1], "level": level}
+        asked = {option: value for option, value in given.items() if option in known and value is not None}
+        num = len(problem_seeds(env, asked, most=max(train[1], evaluation[1]) + MOST_REPEATS) or ())
+        env.close()
+        if num and (both := {s % num for s in trained[name, level]} & {s % num for s in evaluated[name, level]}):
+            raise ValueError(
+                f"train_seeds {list(train)} and eval_seeds {list(evaluation)} have {len(both)} of the {num} problems "
+                f"of {name or 'the data set'} in the split {split!r} in common, as seed s is problem s modulo {num}; "
+                "expected problems of which none is trained on. Set another eval_split, or seeds apart modulo that."
+            )
+
+
+def _by_options(rows: Dataset | None) -> Mapping[tuple[str, Any], Sequence[int]]:
+    """The seeds of rows by environment and level."""
+    found = defaultdict(list)
+    for row in () if rows is None else rows.to_list():
+        found[row.get(ENVIRONMENT_COLUMN, DEFAULT_ENVIRONMENT), row.get("level")].append(row["seed"])
+    return found
 
 
 def loaded(given: ScriptArguments, split: str) -> Rows:

@@ -10,7 +10,7 @@ successes instead (`examples/collect_successes.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -92,6 +92,7 @@ def prepare(argv: Sequence[str]) -> Callable[[], object]:
     arguments.import_packages(given.imports)
     make_env = makers(given)
     routing = route(given.policies, agents_of(make_env), model=config.model_name_or_path)
+    check_roles("bots", given.bots or (), routing)
     demonstrations = list(by_oracles(given, make_env) if given.source == ORACLE else read(Path(given.source)))
     if given.roles is not None:
         routing, demonstrations = only(given.roles, routing, demonstrations)
@@ -138,16 +139,21 @@ def by_oracles(given: SFTArguments, make_env: MakeEnv | Mapping[str, MakeEnv]) -
         yield from by_oracle(make(), seeds, given.levels or given.environments[name].train_levels, bots)
 
 
-def only(
-    roles: Sequence[str], routing: Routing, demonstrations: Sequence[Demonstration]
-) -> tuple[Routing, list[Demonstration]]:
-    """The policies and demonstrations of these roles; `ValueError` if there is no such role."""
+def check_roles(option: str, roles: Iterable[str], routing: Routing) -> None:
+    """Raise `ValueError` if an option names a role that there is not."""
     known = list(dict.fromkeys(map(role_of, routing.of_agent)))
     for role in roles:
         if role not in known:
             raise ValueError(
-                f"roles names {role!r}; expected some of {', '.join(known)}. Name one of them, or leave roles out."
+                f"{option} names {role!r}; expected some of {', '.join(known)}. Name one, or leave {option} out."
             )
+
+
+def only(
+    roles: Sequence[str], routing: Routing, demonstrations: Sequence[Demonstration]
+) -> tuple[Routing, list[Demonstration]]:
+    """The policies and demonstrations of these roles; `ValueError` if there is no such role."""
+    check_roles("roles", roles, routing)
     of_agent = {agent: policy for agent, policy in routing.of_agent.items() if role_of(agent) in roles}
     policies = tuple(policy for policy in routing.policies if policy.name in of_agent.values())
     return Routing(policies, of_agent), [d for d in demonstrations if role_of(d.role) in roles]

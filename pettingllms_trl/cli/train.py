@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from datasets import Dataset
 from trl import ModelConfig, ScriptArguments, get_quantization_config
 
 from pettingllms_trl.cli import arguments, fields
@@ -153,22 +154,27 @@ def make_trainer(
 
 def datasets(given: TrainArguments, data: ScriptArguments, *, evaluated: bool) -> tuple[Rows, Rows | None]:
     """The rows for training and evaluation; for a data set, as in TRL's scripts, its test split is for evaluation."""
-    train: Rows | None = _rows(given, "train")
-    evaluation: Rows | None = _rows(given, "eval")
-    check_apart(given.train_seeds, given.eval_seeds, splits=(given.train_split, given.eval_split))
+    train, evaluation = _rows(given, "train"), _rows(given, "eval")
+    splits = given.train_split, given.eval_split
+    check_apart(given.train_seeds, given.eval_seeds, splits=splits, rows=(train, evaluation), team=given)
     if (train is None) == (data.dataset_name is None):
         raise ValueError(
             f"train_seeds is {given.train_seeds} and dataset_name is {data.dataset_name!r}; expected one of them: a "
             "range of seeds, or a data set whose rows have a seed. Write train_seeds: [0, 10000]."
         )
-    if train is None:
-        train = loaded(data, data.dataset_train_split)
-        if evaluated and evaluation is None:
-            evaluation = loaded(data, data.dataset_test_split)
-    return train, evaluation
+    if train is not None:
+        return train, evaluation
+    if given.train_split is not None or (given.eval_split is not None and evaluation is None):
+        raise ValueError(
+            f"train_split is {given.train_split!r} and eval_split is {given.eval_split!r} with dataset_name, whose "
+            "rows have reset options of their own; expected neither. Give the rows a column split."
+        )
+    if evaluated and evaluation is None:
+        evaluation = loaded(data, data.dataset_test_split)
+    return loaded(data, data.dataset_train_split), evaluation
 
 
-def _rows(given: TrainArguments, purpose: str) -> Rows | None:
+def _rows(given: TrainArguments, purpose: str) -> Dataset | None:
     """The rows of a range of seeds, of one environment or of several in turns; `None` without one."""
     seeds, levels, split = (getattr(given, f"{purpose}_{what}") for what in ("seeds", "levels", "split"))
     assert isinstance(given.environments, dict)

@@ -12,16 +12,6 @@ import torch
 import transformers
 from peft import PeftModel
 from torch import nn
-from transformers import (
-    LogitsProcessor,
-    LogitsProcessorList,
-    MinPLogitsWarper,
-    StoppingCriteria,
-    StoppingCriteriaList,
-    TemperatureLogitsWarper,
-    TopKLogitsWarper,
-    TopPLogitsWarper,
-)
 from trl.trainer.utils import create_model_from_path
 
 from pettingllms_envs.agents import AgentSpec
@@ -138,7 +128,7 @@ class _Model:
             num_beams=1,
             eos_token_id=eos,
             pad_token_id=tokenizer.pad_token_id,
-            stopping_criteria=StoppingCriteriaList([_Unless(self._stopped)]),
+            stopping_criteria=transformers.StoppingCriteriaList([_Unless(self._stopped)]),
             logits_processor=_processors(
                 sampling, [request.seed or 0 for request in requests], batch["attention_mask"], device
             ),
@@ -166,25 +156,25 @@ def _completion(row: Sequence[int], eos: Sequence[int], decode: Decode, stop: Se
 
 def _processors(
     sampling: Mapping[str, Any], seeds: Sequence[int], attended: torch.Tensor, device: Any
-) -> LogitsProcessorList:
+) -> transformers.LogitsProcessorList:
     """What makes of logits a choice: transformers' penalty, temperature, top-k, top-p and min-p; the seeded draw."""
-    processors = LogitsProcessorList()
+    processors = transformers.LogitsProcessorList()
     if (penalty := sampling.get("repetition_penalty", 1.0)) != 1:
         processors.append(_Penalty(penalty, attended))
     if sampling["temperature"] == 0:
         return processors
-    processors.append(TemperatureLogitsWarper(float(sampling["temperature"])))
+    processors.append(transformers.TemperatureLogitsWarper(float(sampling["temperature"])))
     if sampling.get("top_k"):
-        processors.append(TopKLogitsWarper(sampling["top_k"]))
+        processors.append(transformers.TopKLogitsWarper(sampling["top_k"]))
     if sampling.get("top_p", 1.0) < 1:
-        processors.append(TopPLogitsWarper(sampling["top_p"]))
+        processors.append(transformers.TopPLogitsWarper(sampling["top_p"]))
     if sampling.get("min_p"):
-        processors.append(MinPLogitsWarper(sampling["min_p"]))
+        processors.append(transformers.MinPLogitsWarper(sampling["min_p"]))
     processors.append(_Seeded(seeds, device))
     return processors
 
 
-class _Unless(StoppingCriteria):
+class _Unless(transformers.StoppingCriteria):
     """Ends all rows once an event is set."""
 
     def __init__(self, stopped: threading.Event) -> None:
@@ -194,7 +184,7 @@ class _Unless(StoppingCriteria):
         return torch.full((len(input_ids),), self._stopped.is_set(), device=input_ids.device)
 
 
-class _Penalty(LogitsProcessor):
+class _Penalty(transformers.LogitsProcessor):
     """The repetition penalty, as in vLLM: not of padding, which transformers' penalises in the shorter rows."""
 
     def __init__(self, penalty: float, attended: torch.Tensor) -> None:  # (B, T) of the prompts
@@ -207,7 +197,7 @@ class _Penalty(LogitsProcessor):
         return torch.where(seen, torch.where(scores < 0, scores * self._penalty, scores / self._penalty), scores)
 
 
-class _Seeded(LogitsProcessor):
+class _Seeded(transformers.LogitsProcessor):
     """Gumbel noise, of each row from a generator of its own: the largest sum is a draw from the softmax."""
 
     def __init__(self, seeds: Sequence[int], device: Any) -> None:

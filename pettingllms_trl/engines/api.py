@@ -22,6 +22,7 @@ import httpx2
 from pettingllms_envs.agents import AgentFailed, AgentRefused, openai
 from pettingllms_envs.agents.chat_form import ServerForm
 from pettingllms_envs.agents.server import Notices, connections
+from pettingllms_envs.observations import Limits
 from pettingllms_trl.engines.batched import before_stop
 from pettingllms_trl.engines.router import RequestThreads
 from pettingllms_trl.policies.routing import Api
@@ -54,8 +55,11 @@ class ChatApi:
     def __post_init__(self) -> None:
         self._endpoint()
 
-    def __call__(self, messages: Sequence[Message], tools: Tools = ()) -> str:
+    def __call__(self, messages: Sequence[Message], tools: Tools = (), max_tokens: int | None = None) -> str:
         """The reply, which may be empty. Calls of the tools are a part of it, as `<tool_call>` blocks.
+
+        Args:
+            max_tokens: Most tokens of this reply, if fewer than those of all.
 
         Raises:
             SamplingFailure: The server does not answer this prompt, or gives no valid answer.
@@ -64,7 +68,8 @@ class ChatApi:
         endpoint = self._endpoint()
         client, notices, form = _connections(endpoint.base_url, endpoint.model, endpoint.key_env)
         try:
-            return openai.ChatApi(endpoint, client, form=form, notices=notices).ask(messages, tools=tools).text
+            partner = openai.ChatApi(endpoint, client, form=form, notices=notices)
+            return partner.ask(messages, tools=tools, limits=Limits(max_tokens)).text
         except AgentFailed as error:
             raise SamplingFailure(str(error)) from None
         except AgentRefused as error:
@@ -107,15 +112,18 @@ def ask(api: Api, request: Request) -> Sampled:
     """One reply to a request. It has no token ids, so it cannot be trained on.
 
     Args:
-        api: The function; it gets a copy of the messages, and the argument `tools` if the prompt has tools.
+        api: The function; it gets a copy of the messages, the argument `tools` if the prompt has tools, and the
+            prompt's `max_tokens`, if it has any and the function takes them.
 
     Raises:
         SamplingFailure: The function has no reply to this prompt, and raised that.
         RuntimeError: It raised something else, or did not return a `str`. Messages name the agent.
     """
     try:
-        tools = {"tools": list(request.prompt.tools)} if request.prompt.tools else {}
-        text = api([dict(message) for message in request.prompt.messages], **tools)
+        more: dict[str, Any] = {"tools": list(request.prompt.tools)} if request.prompt.tools else {}
+        if request.limits.max_tokens is not None and "max_tokens" in inspect.signature(api).parameters:
+            more["max_tokens"] = request.limits.max_tokens
+        text = api([dict(message) for message in request.prompt.messages], **more)
     except SamplingFailure as failure:
         raise SamplingFailure(f"the API partner of agent {request.agent!r}: {failure}") from None
     except Exception as error:  # a user's function may raise anything; it is told whose it was, and goes on

@@ -24,16 +24,8 @@ from typing import Any
 from peft import PeftModel
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
+from pettingllms_trl.engines import kinds
 from pettingllms_trl.engines.batched import BatchedEngine
-from pettingllms_trl.engines.kinds import (
-    EngineKind,
-    EngineOptions,
-    Group,
-    GroupOfTrainer,
-    PromptCodec,
-    groups_of,
-    setting,
-)
 from pettingllms_trl.engines.transformers import check_continuous_batching
 from pettingllms_trl.engines.vllm.kind import VLLM
 from pettingllms_trl.engines.weight_store import ServedPolicies, WeightsVersion, check_one_version
@@ -45,17 +37,17 @@ from pettingllms_trl.records import Engine, Prompt, Sample, Scored
 from pettingllms_trl.role_sampling import parse
 
 
-TRANSFORMERS = EngineKind(
+TRANSFORMERS = kinds.EngineKind(
     is_chosen=lambda args: True,
     place_of=lambda group, args: "generate",
     check=lambda groups, args: check_continuous_batching(args) if args.use_transformers_continuous_batching else None,
-    options=EngineOptions(max_length=VLLM.options.max_length),  # conversations end there with `generate`, too
+    options=kinds.EngineOptions(max_length=VLLM.options.max_length),  # conversations end there with `generate`, too
 )
 KINDS = (VLLM, TRANSFORMERS)
 """The kinds of engines, of which the first that the configuration asks for is taken."""
 
 
-def kind_of(args: MultiAgentGRPOConfig) -> EngineKind:
+def kind_of(args: MultiAgentGRPOConfig) -> kinds.EngineKind:
     """The kind of engine that a configuration asks for."""
     return next(kind for kind in KINDS if kind.is_chosen(args))
 
@@ -70,7 +62,7 @@ def processes_of_engine(routing: Routing, args: MultiAgentGRPOConfig) -> int:
     kind = kind_of(args)
     if args.world_size == 1 or "colocate" not in kind.places(routing, args):
         return 1
-    size: int = setting(args, kind.options.processes, 1)
+    size: int = kinds.setting(args, kind.options.processes, 1)
     if args.world_size % size:
         raise ValueError(
             f"{kind.options.processes}={size} with {args.world_size} processes; expected a divisor of their number, "
@@ -84,7 +76,7 @@ def check_served(routing: Routing, args: MultiAgentGRPOConfig) -> None:
     sampling.check(parse(args.role_sampling), routing, args.temperature)
     sampling.check_evaluation(parse(args.role_sampling_eval, "role_sampling_eval"), routing)
     kind = kind_of(args)
-    kind.check(groups_of(routing), args)
+    kind.check(kinds.groups_of(routing), args)
     processes_of_engine(routing, args)
     if kind.package and "colocate" in kind.places(routing, args) and find_spec(kind.package) is None:
         from pettingllms_envs.installing import install_command
@@ -114,7 +106,7 @@ class EngineSet:
         *,
         in_memory: Collection[str],
         sample: Sample,
-        codecs: Mapping[str, PromptCodec],
+        codecs: Mapping[str, kinds.PromptCodec],
         rollout: AbstractContextManager[Any] | None = None,
     ) -> None:
         from pettingllms_trl.engines.router import EngineRouter
@@ -123,7 +115,7 @@ class EngineSet:
         self.tensor_parallel: TensorParallelGroup | None = None
         kind = kind_of(args)
         if kind.make is not None:
-            groups = [_group_of_trainer(group, routing, model) for group in groups_of(routing)]
+            groups = [_group_of_trainer(group, routing, model) for group in kinds.groups_of(routing)]
             if (size := processes_of_engine(routing, args)) > 1:
                 self.tensor_parallel = tensor_parallel_group(args, size)
             engines = kind.make(groups, args, codecs, self.tensor_parallel)
@@ -165,9 +157,9 @@ class EngineSet:
         return next(served for served in self._served if policy in {own.name for own in served.policies})
 
 
-def _group_of_trainer(group: Group, routing: Routing, model: Any) -> GroupOfTrainer:
+def _group_of_trainer(group: kinds.Group, routing: Routing, model: Any) -> kinds.GroupOfTrainer:
     weights = weights_of(model, group.policies[0])
-    return GroupOfTrainer(
+    return kinds.GroupOfTrainer(
         group=group,
         weights=weights,
         of_agent={agent: name for agent, name in routing.of_agent.items() if name in group.names},
@@ -175,7 +167,7 @@ def _group_of_trainer(group: Group, routing: Routing, model: Any) -> GroupOfTrai
     )
 
 
-def _adapters(group: Group, weights: Any) -> dict[str, str]:
+def _adapters(group: kinds.Group, weights: Any) -> dict[str, str]:
     """The adapter's name in the model, for each policy that is an adapter; a shared model with a `peft_config` has
     PEFT's default name."""
     if not isinstance(weights, PeftModel):

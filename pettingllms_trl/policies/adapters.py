@@ -23,15 +23,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 
+import peft
 import torch
-from peft import (
-    LoraConfig,
-    PeftConfig,
-    PeftModel,
-    get_peft_model,
-    get_peft_model_state_dict,
-    set_peft_model_state_dict,
-)
 from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import nn
 from transformers import PreTrainedModel
@@ -50,12 +43,12 @@ EXACT, ROUGH = 1e-3, 0.1
 
 
 def attach_adapters(
-    model: PreTrainedModel | PeftModel,
+    model: PreTrainedModel | peft.PeftModel,
     adapters: Sequence[str],
-    config: PeftConfig | None,
+    config: peft.PeftConfig | None,
     *,
     trained: Sequence[str] | None = None,
-) -> PeftModel:
+) -> peft.PeftModel:
     """The model with an adapter of each name; adapters that a given `PeftModel` already has are kept.
 
     Args:
@@ -63,8 +56,8 @@ def attach_adapters(
         config: Configuration of new adapters. `None`: rank 16, alpha 32, every linear layer but the head.
         trained: Names of the adapters to train. `None`: all.
     """
-    base = model.get_base_model() if isinstance(model, PeftModel) else model
-    dicts = {n for n, m in base.named_modules() if isinstance(model, PeftModel) and isinstance(m, nn.ModuleDict)}
+    base = model.get_base_model() if isinstance(model, peft.PeftModel) else model
+    dicts = {n for n, m in base.named_modules() if isinstance(model, peft.PeftModel) and isinstance(m, nn.ModuleDict)}
     names = (name.rpartition(".") for name, _ in base.named_modules())
     modules = {"base_model", *(own for parent, _, own in names if parent not in dicts)}  # there it is an adapter's
     for name in adapters:
@@ -73,9 +66,9 @@ def attach_adapters(
                 f"adapter name {name!r} is also that of a module of {type(base).__name__}, and PEFT tells the "
                 "parameters of adapters by name. Choose another: policies={role: name, ...}."
             )
-    config = config or LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM")
-    if not isinstance(model, PeftModel):
-        model = get_peft_model(model, config, adapter_name=adapters[0])
+    config = config or peft.LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM")
+    if not isinstance(model, peft.PeftModel):
+        model = peft.get_peft_model(model, config, adapter_name=adapters[0])
     for name in adapters:
         if name not in model.peft_config:
             model.add_adapter(name, config)
@@ -89,7 +82,7 @@ def attach_adapters(
     return model
 
 
-def activate(model: PeftModel, adapter: str, trained: Sequence[str]) -> None:
+def activate(model: peft.PeftModel, adapter: str, trained: Sequence[str]) -> None:
     """Route the next forward pass through `adapter`, and keep the gradients of all trained adapters enabled."""
     if _is_active(model, adapter, trained):
         return  # PEFT would traverse all modules
@@ -98,7 +91,7 @@ def activate(model: PeftModel, adapter: str, trained: Sequence[str]) -> None:
         model.set_requires_grad(list(trained), True)
 
 
-def _is_active(model: PeftModel, adapter: str, trained: Sequence[str]) -> bool:
+def _is_active(model: peft.PeftModel, adapter: str, trained: Sequence[str]) -> bool:
     """Whether a model is as `activate` leaves it. PEFT switches all layers alike, so the first one tells."""
     layer = next((each for each in model.modules() if isinstance(each, BaseTunerLayer)), None)
     if layer is None or layer.disable_adapters or not model.active_adapters == layer.active_adapters == [adapter]:
@@ -111,7 +104,7 @@ def _is_active(model: PeftModel, adapter: str, trained: Sequence[str]) -> bool:
 
 
 @contextmanager
-def acting_as(model: PeftModel, adapter: str | None, trained: Sequence[str]) -> Iterator[None]:
+def acting_as(model: peft.PeftModel, adapter: str | None, trained: Sequence[str]) -> Iterator[None]:
     """Route forward passes inside the block through another adapter, or through the base without any."""
     before, grads = model.active_adapters[0], [(p, p.requires_grad) for p in model.parameters()]
     try:
@@ -127,7 +120,7 @@ def acting_as(model: PeftModel, adapter: str | None, trained: Sequence[str]) -> 
             parameter.requires_grad_(requires_grad)
 
 
-def train_active(model: PeftModel) -> str:
+def train_active(model: peft.PeftModel) -> str:
     """Train the active adapter of a given model, also a frozen one; its name. `ValueError` if several are active."""
     if len(model.active_adapters) != 1:
         raise ValueError(
@@ -140,11 +133,11 @@ def train_active(model: PeftModel) -> str:
     return adapter
 
 
-def keep_reference(model: PeftModel, adapter: str) -> str:
+def keep_reference(model: peft.PeftModel, adapter: str) -> str:
     """Add a frozen copy of an adapter's current weights. Returns the copy's name."""
     name = REFERENCE + adapter
     config = copy.deepcopy(model.peft_config[adapter])
-    if isinstance(config, LoraConfig):
+    if isinstance(config, peft.LoraConfig):
         config.init_lora_weights = True  # others, such as PiSSA, change the base they are added to
     model.add_adapter(name, config)
     copy_adapter(model, adapter, name)
@@ -152,14 +145,16 @@ def keep_reference(model: PeftModel, adapter: str) -> str:
     return name
 
 
-def copy_adapter(model: PeftModel, source: str, target: str) -> None:
+def copy_adapter(model: peft.PeftModel, source: str, target: str) -> None:
     """Give one adapter the weights of another with the same configuration."""
-    set_peft_model_state_dict(model, get_peft_model_state_dict(model, adapter_name=source), adapter_name=target)
+    peft.set_peft_model_state_dict(
+        model, peft.get_peft_model_state_dict(model, adapter_name=source), adapter_name=target
+    )
 
 
-def changed_by(config: PeftConfig) -> str | None:
+def changed_by(config: peft.PeftConfig) -> str | None:
     """The setting by which an adapter changes the base model or trains a part of it; `None`: it has none."""
-    if isinstance(config, LoraConfig):
+    if isinstance(config, peft.LoraConfig):
         if config.init_lora_weights not in PLAIN_INITIALISATIONS:
             return f"init_lora_weights={config.init_lora_weights!r}"
         if found := [name for name in CHANGE_BASE if getattr(config, name)]:
@@ -168,7 +163,7 @@ def changed_by(config: PeftConfig) -> str | None:
     return f"bias={bias!r}" if bias in ("all", "lora_only") else None
 
 
-def check_base_is_kept(configs: Mapping[str, PeftConfig], also: str | None) -> None:
+def check_base_is_kept(configs: Mapping[str, peft.PeftConfig], also: str | None) -> None:
     """Validate that no adapter changes a base model that is also used without it.
 
     `also` says how the base is used without one of them; `None`: it is not.
@@ -216,7 +211,7 @@ def is_sharded(model: nn.Module) -> bool:
     return any(p.is_meta or hasattr(p, "ds_id") for p in model.parameters())
 
 
-def make_ready(model: PeftModel) -> None:
+def make_ready(model: peft.PeftModel) -> None:
     """Switch a given model's adapters on, as they are trained; `ValueError` if one is merged into the base."""
     layers = [layer for layer in model.modules() if isinstance(layer, BaseTunerLayer)]
     merged = {name for layer in layers for name in layer.merged_adapters}
@@ -253,7 +248,7 @@ def check_optimized(policies: Sequence[Policy], parameters_of: ParametersOf, opt
             )
 
 
-def check_layers(model: PeftModel, score: Callable[[], object]) -> None:
+def check_layers(model: peft.PeftModel, score: Callable[[], object]) -> None:
     """Validate that adapters are on layers that multiply by one matrix, to whose product PEFT adds theirs.
 
     Raises:

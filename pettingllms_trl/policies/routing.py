@@ -42,7 +42,8 @@ PARTS = ("weight", "base_layer", "modules_to_save", "original_module")
 _NAME, _BIAS_OR_NORM = re.compile("[A-Za-z0-9_-]+"), re.compile("bias|layernorm|rmsnorm|(^|_)norm$")
 
 Api = Callable[..., str]
-"""Chat messages to a reply: `api(messages)`, and `api(messages, tools=[...])` for a prompt with tools."""
+"""Chat messages to a reply: `api(messages)`, and `api(messages, tools=[...])` for a prompt with tools. One that takes
+`max_tokens` is given those of a prompt that limits its reply."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,6 @@ class Trained(Protocol):
 
     @property
     def routing(self) -> Routing: ...
-
     def parameters_of(self, policy: Policy, /) -> list[nn.Parameter]: ...
 
 

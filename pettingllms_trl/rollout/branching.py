@@ -12,7 +12,7 @@ from pettingzoo import AECEnv
 
 from pettingllms_envs.branching import SavedState
 from pettingllms_envs.copying import copy_env
-from pettingllms_envs.episodes.observing import reading_of
+from pettingllms_envs.episodes.observing import reading_of, success_of
 from pettingllms_trl.records import Candidate, Completion, ContinuationPlace, Decision, Episode, Judge, PendingDecision
 
 
@@ -174,7 +174,7 @@ def with_returns(
     totals = sum_of([*before, *rewards])
     to_go: Counter[str] = Counter()
     found: list[Decision] = []
-    success = outcome.get("success")
+    success = success_of(outcome)
     for decision, step in zip(reversed(decisions), reversed(rewards), strict=True):
         to_go.update(step)
         total, left = totals[decision.agent], to_go[decision.agent]

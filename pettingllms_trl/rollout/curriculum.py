@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pettingllms_envs.episodes.observing import success_of
 from pettingllms_trl.records import DataRow, Episode
 from pettingllms_trl.rollout.env_pool import DEFAULT_ENVIRONMENT, ENVIRONMENT_COLUMN
 
@@ -64,17 +65,20 @@ class Curriculum:
         """The progress after these episodes. Raises `ValueError` if an outcome has no `success`."""
         level = self.levels[progress.index]
         ended = [episode for episode in episodes if rows[episode.instance][self.field] == level]
+        latest = list(progress.latest)
         for episode in ended:
-            if "success" not in episode.outcome:
+            if (success := success_of(episode.outcome)) is None:
                 raise ValueError(
                     f"the outcome of an episode is {dict(episode.outcome)}; a curriculum expects 'success' in "
                     "infos[agent]['outcome'] of the environment."
                 )
-        latest = (*progress.latest, *[bool(episode.outcome["success"]) for episode in ended])[-self.window :]
-        reached = len(latest) == self.window and sum(latest) >= self.advance_at * self.window
+            latest.append(success)
+        latest = latest[-self.window :]
+        # Divided, since a product such as 0.55 * 100 may be above the whole number that it should be.
+        reached = len(latest) == self.window and sum(latest) / self.window >= self.advance_at
         if reached and progress.index + 1 < len(self.levels):
             return Progress(progress.index + 1)
-        return Progress(progress.index, latest)
+        return Progress(progress.index, tuple(latest))
 
 
 class Curricula:

@@ -17,28 +17,19 @@ from pettingllms_envs.pictures import with_known_images
 from pettingllms_envs.prompts import images_of, read_observation
 from pettingllms_envs.suggestions import did_you_mean
 from pettingllms_trl.records import DataRow, Prompt
+from pettingllms_trl.rollout import env_pool
 from pettingllms_trl.rollout.branch_probe import Branching, check_branching
 from pettingllms_trl.rollout.curriculum import Curriculum
-from pettingllms_trl.rollout.env_pool import (
-    DEFAULT_ENVIRONMENT,
-    ENVIRONMENT_COLUMN,
-    EnvPool,
-    MakeEnv,
-    check_fields,
-    columns_of,
-    name_of,
-    unplayed_columns,
-)
 from pettingllms_trl.rollout.prompts import check_opening
 
 
-Env = str | MakeEnv
+Env = str | env_pool.MakeEnv
 """A name as `pettingllms list` shows it, an id of PettingZoo's registry, or a function that makes an environment."""
 
 SCRIPT = "'From a GRPO script' in docs/training.md"
 
 
-def env_makers(env: Env | Mapping[str, Env] | None) -> MakeEnv | dict[str, MakeEnv]:
+def env_makers(env: Env | Mapping[str, Env] | None) -> env_pool.MakeEnv | dict[str, env_pool.MakeEnv]:
     """A function that makes the environment, or one for each name; see `env_maker`."""
     if env is None:
         raise TypeError(
@@ -49,16 +40,16 @@ def env_makers(env: Env | Mapping[str, Env] | None) -> MakeEnv | dict[str, MakeE
         )
     if not isinstance(env, Mapping):
         return env_maker(env)
-    for name in env or [DEFAULT_ENVIRONMENT]:
+    for name in env or [env_pool.DEFAULT_ENVIRONMENT]:
         if not isinstance(name, str) or name in ("", "None"):
             raise ValueError(
-                f"env has the names {list(env)}; expected strings, as in the rows' column {ENVIRONMENT_COLUMN!r}. "
-                "Write env={'sokoban': ..., 'plan_path': ...}."
+                f"env has the names {list(env)}; expected strings, as in the rows' column "
+                f"{env_pool.ENVIRONMENT_COLUMN!r}. Write env={{'sokoban': ..., 'plan_path': ...}}."
             )
     return {name: env_maker(each) for name, each in env.items()}
 
 
-def env_maker(env: Env, settings: Mapping[str, Any] | None = None) -> MakeEnv:
+def env_maker(env: Env, settings: Mapping[str, Any] | None = None) -> env_pool.MakeEnv:
     """A function that makes the environment, with these `settings` if it is given by name.
 
     `"sokoban"`, `"sokoban_v0"` and `"pettingllms/sokoban-v0"` name the same environment. Raises `ValueError` if there
@@ -87,7 +78,7 @@ def env_maker(env: Env, settings: Mapping[str, Any] | None = None) -> MakeEnv:
     return partial(ours.make, env, **(settings or {}))
 
 
-def _check_callable(env: MakeEnv) -> None:
+def _check_callable(env: env_pool.MakeEnv) -> None:
     """Raise `TypeError` for a function that needs arguments, such as a reward function in the environment's place."""
     try:
         inspect.signature(env).bind()
@@ -101,9 +92,9 @@ def _check_callable(env: MakeEnv) -> None:
         ) from None
 
 
-def make_envs(make_env: MakeEnv | Mapping[str, MakeEnv]) -> dict[str, AECEnv]:
+def make_envs(make_env: env_pool.MakeEnv | Mapping[str, env_pool.MakeEnv]) -> dict[str, AECEnv]:
     """Make one environment of each name. Raises `TypeError` if a function made something else."""
-    makers = make_env if isinstance(make_env, Mapping) else {DEFAULT_ENVIRONMENT: make_env}
+    makers = make_env if isinstance(make_env, Mapping) else {env_pool.DEFAULT_ENVIRONMENT: make_env}
     envs = {name: make() for name, make in makers.items()}
     for env in envs.values():
         if not isinstance(env, AECEnv):
@@ -118,7 +109,7 @@ def make_envs(make_env: MakeEnv | Mapping[str, MakeEnv]) -> dict[str, AECEnv]:
 
 
 def check_envs(
-    make_env: MakeEnv | Mapping[str, MakeEnv],
+    make_env: env_pool.MakeEnv | Mapping[str, env_pool.MakeEnv],
     seed: int,
     datasets: Sequence[Any],
     branching: Branching | None = None,
@@ -136,16 +127,16 @@ def check_envs(
     first: dict[str, DataRow] = {}
     for dataset in datasets:
         for name, fields, row in _rows_by_name(dataset, envs):
-            check_fields(envs[name], fields, name, reads)
-            if name == DEFAULT_ENVIRONMENT:
+            env_pool.check_fields(envs[name], fields, name, reads)
+            if name == env_pool.DEFAULT_ENVIRONMENT:
                 _check_filled(envs[name], dataset)
             first.setdefault(name, row)
-    unplayed = unplayed_columns(envs, datasets, reads)
-    env_pool = EnvPool(make_env, None, default_seed=seed, branches=branching is not None, unplayed=unplayed)
+    unplayed = env_pool.unplayed_columns(envs, datasets, reads)
+    pool = env_pool.EnvPool(make_env, None, default_seed=seed, branches=branching is not None, unplayed=unplayed)
     for env in envs.values():
-        env_pool.add(env)
+        pool.add(env)
     return {
-        name: [_try(env, env_pool, first.get(name, {ENVIRONMENT_COLUMN: name} if name else {}), branching)]
+        name: [_try(env, pool, first.get(name, {env_pool.ENVIRONMENT_COLUMN: name} if name else {}), branching)]
         for name, env in envs.items()
     }
 
@@ -157,16 +148,16 @@ def agents_of(envs: Mapping[str, Sequence[AECEnv]]) -> list[str]:
 
 def _rows_by_name(dataset: Any, known: Mapping[str, Any]) -> Iterator[tuple[str, list[str], DataRow]]:
     """For each environment named in the rows: its name, the fields that its rows set, and the first of its rows."""
-    if DEFAULT_ENVIRONMENT in known:
-        columns = [column for column in columns_of(dataset) if column != "seed"]
-        yield DEFAULT_ENVIRONMENT, columns, next(iter(dataset), {})
+    if env_pool.DEFAULT_ENVIRONMENT in known:
+        columns = [column for column in env_pool.columns_of(dataset) if column != "seed"]
+        yield env_pool.DEFAULT_ENVIRONMENT, columns, next(iter(dataset), {})
         return
     if not isinstance(dataset, Dataset):
         dataset = Dataset.from_list([dict(next(iter(dataset)))])
-    names = dataset[ENVIRONMENT_COLUMN][:] if ENVIRONMENT_COLUMN in dataset.column_names else [None]
+    names = dataset[env_pool.ENVIRONMENT_COLUMN][:] if env_pool.ENVIRONMENT_COLUMN in dataset.column_names else [None]
     for name in dict.fromkeys(names):
-        name_of({ENVIRONMENT_COLUMN: name}, known)  # raises for an unknown one
-    columns = [column for column in dataset.column_names if column not in ("seed", ENVIRONMENT_COLUMN)]
+        env_pool.name_of({env_pool.ENVIRONMENT_COLUMN: name}, known)  # raises for an unknown one
+    columns = [column for column in dataset.column_names if column not in ("seed", env_pool.ENVIRONMENT_COLUMN)]
     filled = {
         (name, column)
         for column in columns
@@ -188,10 +179,10 @@ def _check_filled(env: AECEnv, dataset: Any) -> None:
                 )
 
 
-def _try(env: AECEnv, env_pool: EnvPool, row: DataRow, branching: Branching | None) -> AECEnv:
+def _try(env: AECEnv, pool: env_pool.EnvPool, row: DataRow, branching: Branching | None) -> AECEnv:
     """Reset the environment to a row's instance and validate it. Returns it as it is branched, or a fresh one."""
     env = branchable(env) if branching is not None else env
-    reset_args = env_pool.reset_args(row)
+    reset_args = pool.reset_args(row)
 
     def reset(env: AECEnv) -> AECEnv:
         env.reset(seed=reset_args.seed, options=reset_args.options)
@@ -206,8 +197,8 @@ def _try(env: AECEnv, env_pool: EnvPool, row: DataRow, branching: Branching | No
         env.unwrapped.check_repeats(reset_args.seed, reset_args.options)
         return reset(env)
 
-    fresh = partial(env_pool.acquire, reset_args.environment, fresh=True)
-    return check_branching(env, lambda: reset(fresh()), branching, close=env_pool.close)
+    fresh = partial(pool.acquire, reset_args.environment, fresh=True)
+    return check_branching(env, lambda: reset(fresh()), branching, close=pool.close)
 
 
 def is_program(env: AECEnv) -> bool:

@@ -21,6 +21,8 @@ from typing import Any
 
 from pettingzoo import AECEnv
 
+from pettingllms_envs.episodes.files import write_whole
+from pettingllms_envs.episodes.observing import success_of
 from pettingllms_envs.observations import Image
 from pettingllms_envs.prompts import images_of, read_observation
 from pettingllms_trl.records import Episode, Prompt, role_of
@@ -84,7 +86,7 @@ def by_oracle(
             decisions.append((role_of(agent), _shown(env.observe(agent), agent), reply))
             env.step(reply)
             outcome = env.infos.get(agent, {}).get("outcome", {})
-        success = bool(outcome.get("success", True))
+        success = success_of(outcome) is not False
         for role, prompt, reply in decisions:
             yield Demonstration(role=role, prompt=prompt, reply=reply, success=success)
 
@@ -97,7 +99,7 @@ def _shown(observation: Any, agent: str) -> Prompt:
 def of_episodes(episodes: Iterable[Episode]) -> Iterator[Demonstration]:
     """The decisions that were played on; `ValueError` if an outcome does not say whether it was a success."""
     for episode in episodes:
-        if "success" not in episode.outcome:
+        if (success := success_of(episode.outcome)) is None:
             raise ValueError(
                 f"the outcome of an episode is {dict(episode.outcome)}; expected 'success' in it, or nobody knows "
                 "which to imitate. Have the environment report it in infos[agent]['outcome']."
@@ -107,20 +109,15 @@ def of_episodes(episodes: Iterable[Episode]) -> Iterator[Demonstration]:
                 role=role_of(decision.agent),
                 prompt=replace(decision.prompt, ids=()),  # which are another tokenizer's
                 reply=decision.played.completion.text,
-                success=bool(episode.outcome["success"]),
+                success=success,
             )
 
 
 def write(path: Path, demonstrations: Iterable[Demonstration], *, split: str = TRAIN) -> int:
-    """Write a line for each, to be read by `read`; returns their number."""
-    lines = [
-        json.dumps(
-            {"role": d.role, **d.row(), "success": d.success, "split": split}, ensure_ascii=False, default=_written
-        )
-        for d in demonstrations
-    ]
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return len(lines)
+    """Write a line for each, to be read by `read`; returns their number. An error leaves the old file whole."""
+    rows = [{"role": d.role, **d.row(), "success": d.success, "split": split} for d in demonstrations]
+    write_whole(path, "".join(f"{json.dumps(row, default=_written)}\n" for row in rows))
+    return len(rows)
 
 
 def _written(image: Image) -> dict[str, Any]:
@@ -133,7 +130,7 @@ def read(path: Path) -> Iterator[Demonstration]:
     Raises:
         ValueError: A line is not as above, or its instance is not of the train split; with its number.
     """
-    for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1):
+    for number, line in enumerate(path.read_text("utf-8").split("\n"), start=1):
         if not line.strip():
             continue
         try:
@@ -174,4 +171,7 @@ def _content(given: Any) -> Any:
 def _reply(given: Any) -> str:
     """A reply: a text, or a chat message of the assistant's with one."""
     (message,) = [{"content": given}] if isinstance(given, str) else given
-    return str(message["content"])
+    text = message["content"]
+    if not isinstance(text, str) or message.get("role", "assistant") != "assistant" or message.get("tool_calls"):
+        raise TypeError(f"its completion is {message!r}, not a text of the assistant's")
+    return text

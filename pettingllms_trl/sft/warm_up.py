@@ -60,7 +60,7 @@ def warm_up(
         peft_config: Of new adapters. `None`: that of `MultiAgentGRPOTrainer`.
         adapters: Folder with the adapters to train on, those of an earlier warm-up, say. `None`: new ones.
         chat_template_kwargs: As in `MultiAgentGRPOConfig`, so that prompts are written in the same way.
-        say: Told which policy is trained next.
+        say: Told which policy is trained next, and how many replies are left out or cut.
 
     Raises:
         ValueError: A policy has no successful demonstration, a demonstration is nobody's, the folder of adapters
@@ -97,10 +97,24 @@ def warm_up(
                 f"max_length is {args.max_length} tokens, and no prompt of the policy {policy.name!r} leaves room for "
                 f"its reply; expected a greater one. Set max_length: {4 * (args.max_length or 0)}."
             )
+        if say is not None and (lost := _lost(len(rows[policy.name]), trainer)):
+            say(lost)
         trainer.train()
         trainer.save_model(args.output_dir if policy.adapter is not None else str(folder))  # PEFT adds the name itself
         folders[policy.name] = folder
     return folders
+
+
+def _lost(num: int, trainer: SFTTrainer) -> str:
+    """How many of the rows TRL has left out or cut, by `max_length` and without a word; empty if none."""
+    most, rows = trainer.args.max_length, trainer.train_dataset
+    if most is None or trainer.args.packing or "input_ids" not in rows.column_names:  # pictures come later
+        return ""
+    left_out, num_full = num - len(rows), sum(len(ids) == most for ids in rows["input_ids"])
+    return bool(left_out + num_full) * (
+        f"warning: of {num} replies, max_length={most} leaves out {left_out}, for which their prompts leave no room, "
+        f"and ends {num_full}, probably in the middle. Set a greater max_length, or max_length: null."
+    )
 
 
 def _processor_of(model: Any, args: SFTConfig) -> Any:
@@ -167,10 +181,8 @@ def _start(model: Any, args: SFTConfig, quantization_config: Any) -> Any:
     """The model to start from; one that is given as an object stays as it is."""
     if not isinstance(model, str):
         return copy.deepcopy(model)
-    kwargs = dict(args.model_init_kwargs or {})
-    if quantization_config is not None:
-        kwargs["quantization_config"] = quantization_config
-    return create_model_from_path(model, **kwargs)
+    quantized = {} if quantization_config is None else {"quantization_config": quantization_config}
+    return create_model_from_path(model, **{**(args.model_init_kwargs or {}), **quantized})
 
 
 def _tokenizer(given: PreTrainedTokenizerBase | str | None) -> PreTrainedTokenizerBase | None:
@@ -222,13 +234,11 @@ def load_adapters(
     """
     names = route(policies, agents, model=model).adapters
     check_adapters(folder, names)
-    kwargs = dict(model_init_kwargs or {})
-    if quantization_config is not None:
-        kwargs["quantization_config"] = quantization_config
+    quantized = {} if quantization_config is None else {"quantization_config": quantization_config}
     configs = {name: PeftConfig.from_pretrained(str(Path(folder) / name)) for name in names}
     check_base_is_kept(configs, several(names))
     first, *others = names
-    base = create_model_from_path(model, **kwargs)
+    base = create_model_from_path(model, **{**(model_init_kwargs or {}), **quantized})
     with unchanged(base) if others else nullcontext():
         loaded = _with_adapter(base, folder, first)
         for name in others:

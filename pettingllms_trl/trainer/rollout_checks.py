@@ -12,6 +12,7 @@ import pettingllms_envs.audit as audit
 from pettingllms_envs.audit import Audit, Finding, RunFacts
 from pettingllms_envs.audit.checks import GROUP_CHECKS
 from pettingllms_envs.audit.collapse import stopped_exploring
+from pettingllms_envs.episodes.observing import success_of
 from pettingllms_trl.records import Decision, Episode
 
 
@@ -85,7 +86,7 @@ def rows_of(
             ),
             step=step,
             sample=episode.episode,
-            success=None if (won := episode.outcome.get("success")) is None else bool(won),
+            success=success_of(episode.outcome),
             result=sum(episode.returns.values()) / len(episode.returns) if episode.returns else None,
             is_history=episode.environment in histories,
         )

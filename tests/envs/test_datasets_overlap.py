@@ -167,3 +167,14 @@ def test_the_command_ends_with_status_0_where_nothing_is_shared(tmp_path, capsys
     train = write(tmp_path / "train.jsonl", [pair[1] for pair in DIFFERENT])
     assert cli.main(["data", "check", train, "--against", tests]) == 0
     assert capsys.readouterr().out == "0 of 4 test problems are in the training set, 0 of them word for word.\n"
+
+
+def test_the_command_counts_the_rows_that_it_cannot_compare(tmp_path, capsys):
+    tests = write(tmp_path / "test.jsonl", [pair[0] for pair in DIFFERENT])
+    train = write(tmp_path / "train.jsonl", [DIFFERENT[0][1], DIFFERENT[1][1], DIFFERENT[1][1]])
+    with (tmp_path / "train.jsonl").open("a") as file:
+        file.write(json.dumps({"problem": DIFFERENT[2][0], "answer": None}) + "\n")  # a copy that cannot be read
+    assert cli.main(["data", "check", train, "--against", tests]) == 0
+    first, *others = capsys.readouterr().out.splitlines()
+    assert first == "0 of 4 test problems are in the training set, 0 of them word for word."
+    assert "1 training row not compared: malformed." in others

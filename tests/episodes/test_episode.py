@@ -15,6 +15,7 @@ from echo_env import Echo
 from pettingllms_envs.agents.base import AgentFailed, Null, Oracle, Reply, Request, Scripted
 from pettingllms_envs.episodes import files
 from pettingllms_envs.episodes.episode import Instance, RunLimits, Stopped, derived_seed, episode
+from pettingllms_envs.episodes.observing import plain
 from pettingllms_envs.episodes.replay import replay
 from pettingllms_envs.prompts import read_observation
 
@@ -237,6 +238,34 @@ def test_facts_in_the_infos_of_a_third_party_environment_are_recorded() -> None:
     assert bare["steps"][0]["parts"] is None
 
 
+class Judging(Echo):
+    """An environment by others whose outcome has this success."""
+
+    def __init__(self, success: Any) -> None:
+        super().__init__()
+        self._success = success
+
+    def step(self, action: str | None) -> None:
+        super().step(action)
+        if action is not None:
+            self.infos["a_0"] = {"outcome": {"success": self._success}}
+
+
+@pytest.mark.parametrize("given", [True, False, None, np.bool_(True), np.bool_(False)])
+def test_a_success_is_yes_or_no_or_not_known(given: Any) -> None:
+    row = echo("yes", Judging(given))
+    assert row["error"] is None
+    assert row["success"] is (None if given is None else bool(given))
+
+
+@pytest.mark.parametrize("given", [0.25, 1.0, "False", np.float64(0.5), 1])
+def test_a_success_that_is_a_share_or_a_text_is_an_error_of_the_environment(given: Any) -> None:
+    row = echo("yes", Judging(given))
+    said = f"ValueError: the environment's outcome has the success {plain(given)!r}; expected true, false or none."
+    assert row["error"]["message"].startswith(said)
+    assert (row["error"]["kind"], row["error"]["step"], row["success"]) == ("environment", 0, None)
+
+
 def test_a_run_that_ends_leaves_no_row() -> None:
     with pytest.raises(Stopped):
         episode(Echo(), Instance(0, 5), 0, {}, RunLimits(), stopped=lambda: True)
@@ -275,6 +304,15 @@ def test_a_file_is_put_in_order_and_of_two_rows_of_an_episode_the_last_one_stays
     assert light == files.read(file, whole=False)
     assert "prompt" not in light[0]["steps"][0]
     assert files.tidy(file, keep=lambda row: row["sample"] == 1) == [light[1]]
+
+
+def test_a_last_line_without_its_end_is_a_line_of_its_own_once_others_follow(tmp_path: Path) -> None:
+    rows = [silent_drafter(), silent_drafter()]
+    rows[0]["instance"]["index"] = 1
+    file = tmp_path / "episodes.jsonl"
+    file.write_text("".join(map(files.write_line, rows)).removesuffix("\n"))
+    files.tidy(file)
+    assert file.read_text() == "".join(map(files.write_line, (rows[1], rows[0])))
 
 
 def test_a_line_that_a_kill_left_half_written_is_left_out(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ import pettingllms_envs
 from chat_server import Faults, serving
 from pettingllms_envs import cli
 from pettingllms_envs.agents import server_probe
-from pettingllms_envs.agents.base import AgentFailed, Oracle, Request, Scripted
+from pettingllms_envs.agents.base import AgentFailed, Oracle, Reply, Request, Scripted
 from pettingllms_envs.commands import Refused, user_errors
 from pettingllms_envs.episodes import files
 from pettingllms_envs.episodes.episode import Instance, RunLimits, episode
@@ -264,6 +264,19 @@ def test_crossplay_ablation_and_solo(run: Run) -> None:
     assert "solo - bad +0.0" in out
 
 
+def test_crossplay_ends_with_the_cell_in_which_it_is_interrupted(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    for agent in ("oracle", "null"):
+        run(f"bench plan_path --agents {agent} --limit 2 --output {agent}")
+
+    def interrupted(self: Oracle, request: Request) -> Reply:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Oracle, "reply", interrupted)
+    status, out, _ = run("crossplay oracle null --output x")
+    assert (status, "2 of 2 episodes were not played: interrupted" in out) == (130, True)
+    assert out.count("were not played") == 1
+
+
 def test_crossplay_of_equals_has_one_agent_of_the_row_among_those_of_the_column(run: Run) -> None:
     """The random player loses the one life of level 2 in every game, whoever the other one is."""
     for bot in ("iggi", "random"):
@@ -272,7 +285,8 @@ def test_crossplay_of_equals_has_one_agent_of_the_row_among_those_of_the_column(
     assert status == 0
     assert "player_1 of \\ the other agent of iggi random" in out
     assert "random 0 [0, 0] 0 [0, 0]" in out
-    status, _, err = run("crossplay iggi random --figure scores --output x")
+    status, _, err = run("crossplay iggi random --figure scores --output y")
+    assert not Path("y").exists()
     assert (status, "--figure is 'scores'; expected one of" in err, "Did you mean 'score'" in err) == (2, True, True)
     status, _, err = run("bench hanabi --agents bot:iggy --limit 1 --output y")
     assert (
@@ -411,6 +425,19 @@ def test_replay_scores_anew(run: Run) -> None:
         ("bench plan_path --agents boss=oracle", "there is no role 'boss'; expected one of: drafter, planner."),
         ("bench plan_path --model m", "has no server (--base-url http://localhost:8000/v1)"),
         ("bench plan_path --agents api --base-url http://h/v1", "has no model (--model MODEL)"),
+        (
+            "bench plan_path --model M --base-url http://h/v1 --agents oracle",
+            "--model is M, and no agent is played by it; expected one at least, such as --agents drafter=api.",
+        ),
+        ("bench plan_path --model M --base-url http://h/v1 --agents api:N", "--model is M, and no agent is played"),
+        (
+            "bench plan_path --model m --base-url http://localhost:port/v1",
+            "base_url is 'http://localhost:port/v1' (Invalid port: 'port'); expected http://localhost:8000/v1, say.",
+        ),
+        (
+            "blame plan_path --agents oracle --replies 2 --substitute drafter_0=null --substitute planner_0=null",
+            "--substitute was given as drafter_0=null and planner_0=null; expected one.",
+        ),
         ("bench plan_path --agents oracle --limit 0", "--limit is 0; expected at least 1."),
         ("bench plan_path --agents oracle --option colour=1", "has no option 'colour'; expected one of: split, level"),
         ("bench plan_path --agents oracle --split exam", "split is 'exam'; expected one of 'train'"),
@@ -445,6 +472,12 @@ def test_a_mistake_ends_with_one_line_and_status_2_and_leaves_nothing(run: Run, 
     assert err.count("\n") == 1
     assert message in err
     assert list(Path().iterdir()) == []
+
+
+def test_a_script_that_is_no_json_is_named(run: Run) -> None:
+    Path("bad.json").write_text("[")
+    status, _, err = run("bench plan_path --agents scripted:bad.json --limit 1 --output a")
+    assert (status, "bad.json is not JSON (Expecting value: line 1" in err, Path("a").exists()) == (2, True, False)
 
 
 def test_a_run_without_an_episode_is_no_success_of_a_replay(run: Run) -> None:

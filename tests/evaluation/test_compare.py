@@ -91,6 +91,10 @@ def test_within_a_budget_an_episode_that_took_more_has_failed() -> None:
     dear = RunRows("dear", header(), [row(i, True, tokens=400) for i in range(4)])
     assert compare([cheap, dear]).budgets == {100: {"cheap": 0.5, "dear": 0.0}, 400: {"cheap": 0.5, "dear": 1.0}}
     assert compare([run_of("a", "10"), run_of("b", "11")]).budgets == {}
+    in_part = row(0, True, tokens=100)
+    other = {**in_part["steps"][0], "tokens": {"prompt": None, "completion": None}, "usage_note": "not given"}
+    in_part["steps"].append(other)  # whose tokens may be any number
+    assert compare([RunRows("in part", header(), [in_part, *cheap.rows[1:]]), dear]).budgets == {}
 
 
 @pytest.mark.parametrize(

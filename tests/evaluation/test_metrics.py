@@ -22,6 +22,16 @@ def test_an_error_is_in_no_rate_and_what_it_could_have_changed_is_said() -> None
     assert (report["success"]["least"], report["success"]["most"]) == (2 / 6, 4 / 6)
 
 
+def test_an_episode_that_was_cut_before_its_outcome_is_one_without_a_result() -> None:
+    rows = [row(0, True), *({**row(i, None), "end": end} for i, end in enumerate(("cut", "cut", "budget"), 1))]
+    success = metrics.report(header(), rows)["success"]
+    assert (success["mean"], success["episodes"]) == (1.0, 1)
+    assert (success["least"], success["most"]) == (1 / 4, 4 / 4)
+    assert tables.rate(success) == "25.0% to 100.0% (partial)"
+    ungraded = metrics.report(header(), [row(0, True), row(1, None)])["success"]  # a row without an answer
+    assert (ungraded["mean"], "least" in ungraded) == (1.0, False)
+
+
 def test_samples_of_a_problem_count_once_and_are_counted_by_pass_at_k() -> None:
     run = run_of("a", "1100,0000,1111")
     report = metrics.report(run.header, run.rows)

@@ -90,6 +90,12 @@ def test_sign_flips_are_the_share_of_all_sign_patterns_as_far_out(values: list[f
     assert sign_flips(values) == pytest.approx(sum(each >= seen - 1e-12 for each in sums) / len(sums))
 
 
+@pytest.mark.parametrize(("scale", "parts"), [(1e5, 11), (1e6, 13)])
+def test_sign_flips_of_large_fractions_find_the_observed_signs_themselves(scale: float, parts: int) -> None:
+    # Of the 2^8 sums of eight positive values, only those of equal signs are as far out.
+    assert sign_flips([scale * (1 + k / parts) for k in range(1, 9)]) == 2 / 256
+
+
 def test_on_single_samples_sign_flips_are_mcnemars_test() -> None:
     for first, second in [(0, 4), (3, 9), (20, 41)]:
         assert sign_flips([-1] * first + [1] * second + [0] * 50) == pytest.approx(mcnemar(first, second))

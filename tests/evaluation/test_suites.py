@@ -367,6 +367,11 @@ def test_where_nothing_can_be_played_it_is_one_line_and_nothing_is_left(run: Run
     for line in ("bench plan_path games --model m", "bench games", "bench plan_path sokoban --cooperation --model m"):
         assert run(line)[0] == 2
     assert list(Path().iterdir()) == []
+    Path("mine").mkdir()
+    Path("mine/notes.txt").write_text("mine")
+    Path("s.yaml").write_text("{limit: 1, environments: [plan_path], models: [m]}")
+    assert run("bench s.yaml --output mine --base-url http://127.0.0.1:9/v1")[0] == 2  # where no server is
+    assert [path.name for path in Path("mine").iterdir()] == ["notes.txt"]
 
 
 def test_a_leaderboard_calls_players_as_their_suite_does(run: Run) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 
 from pettingllms_envs.branching import check_replayable
-from pettingllms_envs.commands import counted, say, user_errors
+from pettingllms_envs.commands import counted, refuse, say, user_errors
 from pettingllms_envs.commands.bench import play_run, told
 from pettingllms_envs.commands.runs import asked, digest_of, missing, say_problems, specs, watched
 from pettingllms_envs.episodes.files import read
@@ -29,6 +29,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--replies", type=int, required=True, metavar="K", help="answer every call K times, 2 or more")
     parser.add_argument(
         "--substitute",
+        action="append",
+        default=[],
         metavar="AGENT=SPEC",
         help="have another agent give AGENT's calls from one on, such as planner_0=oracle: finds constant faults",
     )
@@ -36,7 +38,10 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, console: Console) -> int:
     """Play the missing episodes of a run, then those in which its calls are answered again, and show the numbers."""
+    if len(args.substitute) > 1:
+        refuse(f"--substitute was given as {' and '.join(args.substitute)}; expected one. Give a command to each.")
     args = one_team(args, replies=2)
+    args.substitute = next(iter(args.substitute), None)
     bench, env = asked(args)
     say_problems(args, console, bench, env)
     with user_errors():

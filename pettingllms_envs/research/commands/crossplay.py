@@ -56,13 +56,18 @@ def run(args: argparse.Namespace, console: Console) -> int:
         benches = {
             name: with_options(of_run(each.header, each.rows, name), "api", waiting) for name, each in runs.items()
         }
-        competes = alone and next(iter(benches.values())).make().metadata.get("competitive") is not None
-    if competes:
+        kind = next(iter(benches.values())).make().metadata.get("competitive")
+        if args.figure is not None:
+            first = next(iter(runs.values()))
+            check_choice("--figure", args.figure, tuple(metrics.report(first.header, first.rows)["outcome"]))
+    if alone and kind is not None:
         refuse("--ablate and --solo compare a team's success, and these agents compete. Name several runs instead.")
     say_data(console, list(runs.values()))
     if len(runs) < len(args.runs):
         refuse(f"two runs are called {', '.join(runs)}; expected different names. Write NAME=FOLDER.")
     if not alone:
+        if kind is not None:
+            return opposed(args, console, runs, benches, zero_sum=kind == "zero_sum")
         return crossed(args, console, runs, benches)
     ((name, one),) = runs.items()
     status = 0
@@ -74,11 +79,7 @@ def run(args: argparse.Namespace, console: Console) -> int:
 
 
 def crossed(args: argparse.Namespace, console: Console, runs: Mapping[str, Any], benches: Mapping[str, Any]) -> int:
-    """Play and show the matrix of runs."""
-    with user_errors():
-        kind = next(iter(benches.values())).make().metadata.get("competitive")
-    if kind is not None:
-        return opposed(args, console, runs, benches, zero_sum=kind == "zero_sum")
+    """Play and show the matrix of runs whose agents do not compete."""
     with user_errors():
         role = args.role or crossplay.last_role(next(iter(benches.values())))
         cells = crossplay.matrix(benches, role)
@@ -162,8 +163,7 @@ def grid(console: Console, played: Mapping[tuple[str, str], Any], head: str, fig
     def words(run: Any) -> str:
         report = metrics.report(run.header, run.rows)
         if figure is not None:
-            check_choice("--figure", figure, tuple(report["outcome"]))
-            return tables.number(report["outcome"][figure])
+            return tables.number(report["outcome"].get(figure))
         return "-" if report["success"] is None else tables.percent(report["success"])
 
     rows, columns = (dict.fromkeys(places) for places in zip(*played, strict=True))
@@ -189,4 +189,6 @@ def _played(
         played = watched(bench, args.output / name.replace("/", "_"), args, console, name)
         found[places] = RunRows(name, played.header, played.ended.rows)
         status = max(status, missing(console, played))
+        if played.ended.interrupted:
+            raise KeyboardInterrupt
     return found, status

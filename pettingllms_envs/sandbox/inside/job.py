@@ -148,13 +148,7 @@ def _same_for_all(files: Files, job: Job, streams: Streams, progress: Progress) 
 
 
 def _fork_each(
-    files: Files,
-    job: Job,
-    code: Code,
-    streams: Streams,
-    progress: Progress,
-    test_filter: bytes,
-    group: Group | None,
+    files: Files, job: Job, code: Code, streams: Streams, progress: Progress, test_filter: bytes, group: Group | None
 ) -> None:
     for index in range(progress.test, job.num_tests):
         for fd in streams:

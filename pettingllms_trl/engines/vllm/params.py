@@ -98,7 +98,8 @@ class VllmParams:
         limits = request.limits
         if limits.max_tokens is not None:
             parameters["max_tokens"] = min(parameters["max_tokens"], limits.max_tokens)
-        parameters["stop"] = [*(parameters["stop"] or ()), *limits.stop]
+        stop = parameters["stop"] or ()  # vLLM takes one word, too
+        parameters["stop"] = [*((stop,) if isinstance(stop, str) else stop), *limits.stop]
         return VllmRequest(ticket, request.agent, prompt, parameters)
 
     def given_ids(self, agent: str, prompt: Prompt) -> list[int]:

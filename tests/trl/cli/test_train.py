@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tomllib
+from contextlib import nullcontext
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,10 @@ from typing import Any
 import pandas
 import pytest
 import yaml
+from datasets import Dataset
 from rich.console import Console
 from transformers import TrainerCallback
+from trl import ScriptArguments
 
 from pettingllms_envs import cli as host
 from pettingllms_envs.commands import Refused, plug_ins
@@ -26,7 +29,7 @@ from pettingllms_trl import Policy
 from pettingllms_trl.cli import __main__ as cli
 from pettingllms_trl.cli import arguments
 from pettingllms_trl.cli.datasets import check_apart, in_turns, seeds_and_levels
-from pettingllms_trl.cli.train import KINDS, make_trainer, run
+from pettingllms_trl.cli.train import KINDS, TrainArguments, datasets, make_trainer, run
 from pettingllms_trl.cli.trees import trees
 from pettingllms_trl.config_files import read
 from pettingllms_trl.research.study import __main__ as study
@@ -201,6 +204,8 @@ def test_a_range_of_seeds_becomes_rows_whose_levels_take_turns() -> None:
         ([0, 10], [10, 12], (None, None), False),
         ([0, 10], [0, 10], ("train", "validation"), False),
         ([0, 10], [0, 10], ("train", "train"), True),
+        ([0, 10], [0, 10], (None, "train"), True),  # which is what None is
+        ([0, 10], [0, 10], (None, "validation"), False),
         ([0, 10], None, (None, None), False),
     ],
 )
@@ -210,6 +215,38 @@ def test_an_evaluation_on_what_is_trained_on_is_refused(train: Any, evaluation: 
         return
     with pytest.raises(ValueError, match="expected instances of which none is trained on"):
         check_apart(train, evaluation, splits=splits)
+
+
+@pytest.mark.parametrize(
+    ("train", "evaluation", "split", "num_both"),
+    [
+        ([0, 3], [10, 12], None, 2),  # the problems 0, 1, 2, and 0, 1
+        ([0, 3], [8, 10], "train", 0),  # 3 and 4
+        ([0, 9], [9, 11], None, 2),  # all, and 4, 0
+    ],
+)
+def test_an_evaluation_on_a_problem_of_a_data_set_that_is_trained_on_is_refused(
+    train: list[int], evaluation: list[int], split: str | None, num_both: int, tmp_path: Path
+) -> None:
+    file = tmp_path / "sums.jsonl"
+    file.write_text("".join(f'{{"problem": "What is {i} plus {i}?", "answer": "{2 * i}"}}\n' for i in range(5)))
+    team = TrainArguments(
+        env_id="math",
+        env_kwargs={"data": str(file), "layout": "polaris"},
+        train_seeds=train,
+        eval_seeds=evaluation,
+        eval_split=split,
+    )
+    with (
+        nullcontext()
+        if not num_both
+        else pytest.raises(
+            ValueError,
+            match=f"have {num_both} of the 5 problems of the data set in the split 'train' in common, .* modulo 5",
+        )
+    ):
+        rows = datasets(team, ScriptArguments(), evaluated=True)
+        assert [len(each) for each in rows if isinstance(each, Dataset)] == [3, 2]
 
 
 def test_environments_take_turns_over_the_seeds_each_with_its_own_levels() -> None:
@@ -252,6 +289,11 @@ WRONG = {
     "policy of no kind": ({"policies": {"drafter": 3}}, [], r"policies\['drafter'\] is 3; expected"),
     "no rows": ({"train_seeds": None}, [], "train_seeds is None and dataset_name is None; expected one of them"),
     "two kinds of rows": ({"dataset_name": "rows"}, [], "expected one of them"),
+    "split beside a data set": (
+        {"train_seeds": None, "dataset_name": "rows"},
+        [],
+        "train_split is 'train' and eval_split is None with dataset_name, .*; expected neither. Give the rows",
+    ),
     "range with a dash": (
         {},
         ["--train_seeds", "0-100"],

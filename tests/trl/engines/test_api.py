@@ -15,10 +15,12 @@ import pytest
 import torch
 import yaml
 
+from pettingllms_envs.observations import Limits
 from pettingllms_trl import Policy
 from pettingllms_trl.cli import __main__ as cli
 from pettingllms_trl.cli import arguments
-from pettingllms_trl.engines.api import ChatApi
+from pettingllms_trl.engines.api import ChatApi, ask
+from pettingllms_trl.records import Prompt, Request
 
 
 KEY = "s3cret-0123456789"
@@ -84,6 +86,15 @@ def test_a_reply_is_asked_for_with_the_key_and_what_was_set_and_nothing_else(end
     assert KEY not in repr(api)
     assert ChatApi(endpoint.url + "/", "big")(ASK) == "Moves: R"
     assert endpoint.keys[1] is None
+
+
+@pytest.mark.parametrize(("own", "expected"), [(None, 5), (3, 3), (9, 5)])
+def test_a_prompts_limit_is_asked_for_as_in_an_evaluation(own: int | None, expected: int, endpoint: Endpoint) -> None:
+    prompt = Prompt([{"role": "user", "content": "?"}])
+    request = Request("judge_0", prompt, 1, limits=Limits(max_tokens=5, stop=("R",)))
+    (completion,) = ask(ChatApi(endpoint.url, "big", max_tokens=own), request).completions
+    assert (endpoint.bodies[0]["max_tokens"], completion.text) == (expected, "Moves: ")
+    assert ask(lambda messages: "Moves: R", request).completions[0].text == "Moves: "  # which takes no limit
 
 
 @pytest.mark.parametrize("status", [200, 404, 502])

@@ -228,6 +228,17 @@ def test_an_environment_with_one_reply_for_a_decision_is_neither_copied_nor_save
     assert [d.played.reward for d in found.episodes[0].decisions] == [4, 8, 12, 16]
 
 
+@pytest.mark.parametrize("given", [0.25, "False"])
+def test_a_success_that_is_a_share_or_a_text_is_refused_as_in_an_evaluation(given: Any) -> None:
+    class Judging(Count):
+        def step(self, action: str | None) -> None:
+            super().step(action)
+            self.infos = {agent: {"outcome": {"success": given}} for agent in self.infos}
+
+    with pytest.raises(ValueError, match=r"outcome has the success .*; expected true, false or none. Have it say"):
+        rollout(Judging)
+
+
 def test_copy_deepcopy_itself_is_as_it_was() -> None:
     game = Count()
     game.step("5")

@@ -41,6 +41,15 @@ def test_episodes_of_a_level_reached_before_count_for_nothing() -> None:
     assert curriculum.after(Progress(1), [{"level": 1}, {"level": 2}], ended(True, False)) == Progress(1, (False,))
 
 
+@pytest.mark.parametrize(("share", "window", "least"), [(0.55, 100, 55), (0.7, 10, 7), (0.28, 50, 14), (0.5, 3, 2)])
+def test_a_level_is_reached_by_the_fewest_successes_with_that_share(share: float, window: int, least: int) -> None:
+    curriculum = Curriculum(levels=(1, 2), advance_at=share, window=window)
+    for right, index in ((least - 1, 0), (least, 1)):
+        episodes = ended(*[i < right for i in range(window)])
+        rows = [{"level": 1}] * window
+        assert curriculum.after(Progress(), rows, episodes).index == index
+
+
 def test_a_fifth_of_the_rows_reviews_the_levels_before_and_the_seed_decides_which() -> None:
     curriculum = Curriculum(levels=(1, 2, 3), review=0.2)
     rows: list[dict[str, Any]] = [{"seed": seed} for seed in range(2000)]
@@ -65,6 +74,7 @@ def test_a_curriculum_that_cannot_be_is_refused(settings: dict[str, Any], messag
 
 
 def test_an_environment_without_success_has_no_curriculum() -> None:
-    episode = Episode(instance=0, episode=0, decisions=(), returns={}, outcome={"score": 1})
-    with pytest.raises(ValueError, match=r"outcome of an episode is {'score': 1}; a curriculum expects 'success'"):
-        Curriculum(levels=(1,)).after(Progress(), [{"level": 1}], [episode])
+    for outcome in ({"score": 1}, {"success": None}):
+        episode = Episode(instance=0, episode=0, decisions=(), returns={}, outcome=outcome)
+        with pytest.raises(ValueError, match=r"outcome of an episode is {.*}; a curriculum expects 'success'"):
+            Curriculum(levels=(1,)).after(Progress(), [{"level": 1}], [episode])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from datasets import Dataset
 from peft import LoraConfig
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
-from trl import SFTConfig
+from trl import SFTConfig, SFTTrainer
 
 import pettingllms_envs
 from pettingllms_envs import plan_path_v0
@@ -149,6 +150,22 @@ def test_of_an_episode_the_decisions_that_were_played_are_kept_and_survive_a_fil
     assert list(read(tmp_path / "d.jsonl")) == found
 
 
+@pytest.mark.parametrize("mark", ["\u2028", "\x85", "\x0c", "\r", "\ud800"])
+def test_a_reply_with_any_character_survives_a_file(mark: str, tmp_path: Path) -> None:
+    found = [demonstration("planner", "Moves: U"), demonstration("planner", f"Moves:{mark} D")]
+    assert write(tmp_path / "d.jsonl", found) == 2
+    assert list(read(tmp_path / "d.jsonl")) == found
+
+
+def test_a_file_of_demonstrations_is_whole_or_as_it_was(tmp_path: Path) -> None:
+    write(tmp_path / "d.jsonl", TWO)
+    broken = replace(TWO[0], prompt=Prompt([{"role": "user", "content": object()}]))
+    with pytest.raises(AttributeError):
+        write(tmp_path / "d.jsonl", [broken])
+    assert list(read(tmp_path / "d.jsonl")) == TWO
+    assert [path.name for path in tmp_path.iterdir()] == ["d.jsonl"]
+
+
 def test_a_line_may_hold_plain_texts(tmp_path: Path) -> None:
     line = {"role": "planner", "prompt": "?", "completion": "Moves: D", "success": True}
     (tmp_path / "d.jsonl").write_text(json.dumps(line) + "\n\n")
@@ -163,6 +180,10 @@ def test_a_line_may_hold_plain_texts(tmp_path: Path) -> None:
         ({"success": None}, "its success is None"),
         ({"role": ...}, "it has no 'role'"),
         ({"completion": [{"role": "assistant"}]}, "it has no 'content'"),
+        ({"completion": [{"content": None}]}, "its completion is {'content': None}, not a text of the assistant's"),
+        ({"completion": [{"content": [{"type": "text", "text": "Moves: D"}]}]}, "its completion is .* not a text"),
+        ({"completion": [{"content": "", "tool_calls": [{"type": "function"}]}]}, "its completion is .* not a text"),
+        ({"completion": [{"role": "user", "content": "Moves: D"}]}, "its completion is .* not a text"),
     ],
 )
 def test_a_line_that_is_no_demonstration_is_refused_with_its_number(
@@ -286,6 +307,21 @@ def test_replies_that_are_all_cut_off_raise_with_the_length_to_set(model_path: s
         warm_up(model_path, TWO, route("lora", AGENTS), arguments(tmp_path, max_length=4))
 
 
+def test_replies_that_are_left_out_or_cut_are_counted(
+    model_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SFTTrainer, "train", lambda self: None)
+    long_prompt = replace(TWO[1], prompt=Prompt([{"role": "user", "content": "ab " * 2000}]))
+    rows = [TWO[1], *[long_prompt] * 2, demonstration("planner", "think " * 2000)]
+    shortened = ["max_length=200 leaves out 2, ", "and ends 1, "]
+    for given, most, expected in ((rows, 200, shortened), (rows[:1], 200, []), (rows, None, [])):
+        said: list[str] = []
+        args = arguments(tmp_path, max_length=most)
+        warm_up(model_path, given, route("lora", ["planner_0"]), args, say=said.append)
+        assert len(said) == 1 + bool(expected)
+        assert all(words in said[-1] for words in (f"{len(given)} replies", *expected))
+
+
 @pytest.mark.slow
 def test_equal_seeds_give_equal_adapters_whatever_was_drawn_before(model_path: str, tmp_path: Path) -> None:
     def run(folder: Path) -> dict[str, torch.Tensor]:
@@ -360,6 +396,7 @@ def test_the_command_trains_from_a_file_of_successes(model_path: str, tmp_path: 
         (["--use_peft"], "use_peft with policies='shared'"),
         (["--policies", "lora", "--adapters", "nowhere"], "lacks drafter, planner; expected a folder with"),
         (["--adapters", "nowhere"], "no policy is an adapter; expected some."),
+        (["--bots", '{"draftr": "random"}'], "bots names 'draftr'; expected some of drafter, planner. Name one"),
         (["--num_episodes", "0"], "num_episodes is 0; expected at least 1."),
         (["--chat_template_kwargs", "no"], "chat_template_kwargs is 'no'; expected a mapping"),
     ],

@@ -98,6 +98,14 @@ def test_a_request_is_read_and_its_answer_written_in_the_agents_own_tongue(tmp_p
     assert (completion.ids, completion.text, completion.logprobs) == ((5, 6), "[5, 6]", (-1.0, -2.0))
 
 
+def test_one_stop_word_of_the_configuration_is_a_word_and_not_its_letters(tmp_path: Path) -> None:
+    sampling = VllmParams.of_config(config(tmp_path, generation_kwargs={"stop": "</answer>"}), AGENTS)
+    limits = Limits(stop=("END",))
+    asked = sampling.ask(0, Request("drafter_0", Prompt([{"role": "user", "content": "ab"}]), 1, limits=limits), 1024)
+    assert asked.parameters["stop"] == ["</answer>", "END"]
+    assert sampling.completion(asked, [ord(letter) for letter in "a swan</answer>s"], None).text == "a swan"
+
+
 @pytest.mark.parametrize(("most", "expected"), [(None, 512), (3, 3), (9999, 512)])
 def test_an_observations_limits_shorten_a_request_and_add_stop_words(
     tmp_path: Path, most: int | None, expected: int
