@@ -12,7 +12,7 @@ import pytest
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 sys.path.append(str(BENCHMARKS))
 
-from quotes import MARKED, ROOT, pages, quoted, table  # noqa: E402
+from quotes import MARKED, ROOT, STUDIED, pages, quoted, table  # noqa: E402
 
 from pettingllms_envs.evaluation.statistics import wilson  # noqa: E402
 
@@ -56,6 +56,7 @@ def test_pages_quote_the_newest_figures_that_are_saved() -> None:
         text = page.read_text("utf-8")
         number += len(MARKED.findall(text))
         assert text.count("<!-- saved") == len(MARKED.findall(text)), f"{page}: a mark is not as quotes.py reads it"
+        assert text.count("<!-- study") == len(STUDIED.findall(text)), f"{page}: a mark is not as quotes.py reads it"
         assert quoted(text, page.parent) == text, f"{page}: python benchmarks/quotes.py writes its tables anew"
     assert number >= 4
 

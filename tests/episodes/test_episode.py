@@ -251,14 +251,14 @@ class Judging(Echo):
             self.infos["a_0"] = {"outcome": {"success": self._success}}
 
 
-@pytest.mark.parametrize("given", [True, False, None, np.bool_(True), np.bool_(False)])
-def test_a_success_is_yes_or_no_or_not_known(given: Any) -> None:
+@pytest.mark.parametrize("given", [True, False, None, np.bool_(True), np.bool_(False), 1, 0.0])
+def test_a_success_is_yes_or_no_also_as_a_number_or_not_known(given: Any) -> None:
     row = echo("yes", Judging(given))
     assert row["error"] is None
     assert row["success"] is (None if given is None else bool(given))
 
 
-@pytest.mark.parametrize("given", [0.25, 1.0, "False", np.float64(0.5), 1])
+@pytest.mark.parametrize("given", [0.25, "False", np.float64(0.5), 2])
 def test_a_success_that_is_a_share_or_a_text_is_an_error_of_the_environment(given: Any) -> None:
     row = echo("yes", Judging(given))
     said = f"ValueError: the environment's outcome has the success {plain(given)!r}; expected true, false or none."
