@@ -120,7 +120,8 @@ class TRLHooks(GRPOTrainer):
 
     def _get_train_sampler(self, dataset: Any = None) -> Sampler[Any]:
         rows = self.train_dataset if dataset is None else dataset
-        return self.plan.sampler(rows, repeat_count=self.plan.num_repeats)
+        self._epoch_sampler = self.plan.sampler(rows, repeat_count=self.plan.num_repeats)
+        return self._epoch_sampler
 
     def get_eval_dataloader(self, eval_dataset: Any = None) -> DataLoader[Any]:
         """TRL's, with each row once: it repeats those of a stream here, and `prediction_step` plays each K times."""
@@ -466,6 +467,9 @@ class TRLHooks(GRPOTrainer):
             self.control.should_training_stop = True
             self._load_rng_state(resume_from_checkpoint)
         else:
+            if not isinstance(self.train_dataset, IterableDataset):
+                # accelerate's data loader does not reach it where batches are shared out and the first ones skipped.
+                self._epoch_sampler.set_epoch(kwargs["epoch"])
             super()._run_epoch(*args, resume_from_checkpoint=resume_from_checkpoint, **kwargs)
 
     def _load_rng_state(self, checkpoint: str | None) -> None:

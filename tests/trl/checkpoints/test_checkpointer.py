@@ -641,3 +641,24 @@ def test_where_the_main_process_cannot_write_a_checkpoint_it_raises_on_both(
     of_main, of_other = in_two_processes(save, tmp_path)
     assert "No space left on device" in of_main
     assert of_other.startswith("process 0 of 2 failed: OSError: ")
+
+
+@FORKS
+def test_two_processes_resumed_inside_their_second_epoch_play_the_rows_that_are_left_of_it(
+    model_path: str, tmp_path: Path
+) -> None:
+    def work(process: int) -> list[int]:  # each epoch: 2 generations of 2 rows
+        options = {"steps": 4, "per_device_train_batch_size": 4, "policies": "shared", "bf16": False}
+        runs = [mortal(model_path, tmp_path / name, **options) for name in ("whole", "resumed")]
+        for run, checkpoint in zip(runs, (None, str(tmp_path / "whole" / "checkpoint-3")), strict=True):
+            run.train_dataset = run.train_dataset.select(range(4))
+            run.train(resume_from_checkpoint=checkpoint)
+        assert equal(*map(weights, runs))
+        whole, resumed = ([[row["seed"] for row in rows] for rows in run.rollout_rows] for run in runs)
+        assert set(whole[1]) != set(whole[3])  # the orders of the two epochs
+        return [*whole[2], *resumed[0]]
+
+    store = tmp_path / "store"
+    store.mkdir()
+    for rows in in_two_processes(work, store, seconds=200):
+        assert sorted(rows) == [0, 1, 2, 3]
