@@ -19,6 +19,7 @@ import torch
 from accelerate.utils import gather, gather_object
 from datasets import IterableDataset
 from torch.utils.data import DataLoader, Sampler
+from transformers import TrainerState
 from trl import GRPOTrainer
 from trl.models.utils import disable_gradient_checkpointing
 from trl.trainer.utils import RepeatSampler
@@ -243,6 +244,7 @@ class TRLHooks(GRPOTrainer):
                 self._metrics["train"]["entropy_coef"].append(self.args.entropy_coef)
             self.step_guard.check_losses(step=self.state.global_step)  # DeepSpeed leaves no step to be taken away
         self.team_gradients.finish(model)
+        self.plan.step_began = self._step + 1
 
     def _scores_of_two_tokens(self, model: torch.nn.Module, policy: Policy) -> torch.Tensor:
         self.activate(policy.name)
@@ -458,7 +460,17 @@ class TRLHooks(GRPOTrainer):
         super()._load_optimizer_and_scheduler(checkpoint)
         if (place := self.checkpointer.load_state(Path(checkpoint))) is not None:
             self._step, self._buffered_inputs = place
+            self.plan.step_began = self._step
         self.checkpointer.warn_of_differences(Path(checkpoint))
+
+    def _init_training_state(self, *args: Any) -> tuple[int, int]:
+        """Transformers' epochs and micro-steps to skip; but it takes all passes over a stream for one epoch."""
+        epochs, micro_steps = super()._init_training_state(*args)
+        if micro_steps and isinstance(self.train_dataset, IterableDataset):
+            saved = TrainerState.load_from_json(f"{args[3]}/trainer_state.json")  # `max_steps` may be others now
+            epochs, share = divmod(saved.epoch, 1)
+            micro_steps = round(share * saved.max_steps * self.args.gradient_accumulation_steps)
+        return int(epochs), micro_steps
 
     def _run_epoch(self, *args: Any, resume_from_checkpoint: Any = None, **kwargs: Any) -> None:
         """TRL's; but a run that was over when it was killed stays so, where transformers adds a step."""
@@ -468,8 +480,8 @@ class TRLHooks(GRPOTrainer):
             self._load_rng_state(resume_from_checkpoint)
         else:
             if not isinstance(self.train_dataset, IterableDataset):
-                # accelerate's data loader does not reach it where batches are shared out and the first ones skipped.
-                self._epoch_sampler.set_epoch(kwargs["epoch"])
+                # accelerate would not reach it where processes share batches and skip the first ones.
+                self._epoch_sampler.epoch = kwargs["epoch"]
             super()._run_epoch(*args, resume_from_checkpoint=resume_from_checkpoint, **kwargs)
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
