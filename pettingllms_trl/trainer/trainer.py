@@ -315,12 +315,14 @@ class MultiAgentGRPOTrainer(TRLHooks):
         self.engines.after_step()  # DeepSpeed and FSDP load a checkpoint without `_load_from_checkpoint`
         output = super().train(*args, **kwargs)
         if self.state.global_step == 0 and self.stopped_by is None:
-            warnings.warn(
-                f"train() has trained 0 steps: the stream of rows ended before one generation was full, which takes "
-                f"{self.plan.rows} rows (generation_batch_size {self.args.generation_batch_size} / "
-                f"num_generations {self.num_generations}). Give more rows, or lower generation_batch_size.",
-                stacklevel=2,
+            why = (
+                f"the stream of rows ended before one generation was full, which takes {self.plan.rows} rows "
+                f"(generation_batch_size {self.args.generation_batch_size} / num_generations {self.num_generations}). "
+                "Give more rows, or lower generation_batch_size."
             )
+            if self.token_budget.is_spent(0):
+                why = "an earlier one has used max_generated_tokens, or all rounds of imitate. Make another trainer."
+            warnings.warn(f"train() has trained 0 steps: {why}", stacklevel=2)
         return output
 
     # ---- The constructor -------------------------------------------------------------------------------------------
@@ -445,9 +447,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
         )
         self.monitor = LearningMonitor(
             reply_limits(
-                self.routing.of_agent,
-                self.team.profiles,
-                self.team.overrides,
+                self.team,
                 max_length=args.max_completion_length,
                 chat_template=self.chat_template,
                 chat_template_kwargs=self.chat_template_kwargs,
