@@ -164,11 +164,6 @@ class TRLHooks(GRPOTrainer):
             self._buffered_inputs = self.prepare_generation(generation_batch)
         return self._buffered_inputs[self.plan.place(self._step) % len(self._buffered_inputs)]
 
-    def begin_table(self, num_unseen_tokens: int) -> None:
-        """Begin a generation's table of completions, and count the tokens that TRL does not see, untrained ones."""
-        self.state.num_input_tokens_seen += num_unseen_tokens
-        self.log_of_trl.begin_table()
-
     def score_rows(
         self,
         policy: str,
@@ -201,9 +196,6 @@ class TRLHooks(GRPOTrainer):
         self.log_of_trl.correct_for_padding(rows, assignment, group_size=group_size, ends=ends)
         self.state.num_input_tokens_seen -= assignment.num_padding_rows  # a prompt of one token each
         self.report("num_tokens", self.state.num_input_tokens_seen, replace=True)
-
-    def log_advantages(self, advantages: Sequence[float], *, group_size: int) -> None:
-        self.log_of_trl.replace_advantages(advantages, group_size=group_size)
 
     def training_step(
         self, model: torch.nn.Module, inputs: Any, num_items_in_batch: torch.Tensor | int | None = None
@@ -393,13 +385,6 @@ class TRLHooks(GRPOTrainer):
         return torch.stack([*self._policy_norms.values()] or [torch.zeros((), device=self.accelerator.device)]).norm()
 
     # ---- Checkpoints ----------------------------------------------------------------------------------------------
-
-    def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
-        """TRL's, from a checkpoint that was read to its last byte first: a path, or `True` for the newest that
-        verifies. One without a manifest, as transformers alone saves it, is used with a warning."""
-        checkpoint = self.checkpointer.verified(resume_from_checkpoint)
-        with self.checkpointer.running():
-            return super().train(checkpoint, *args, **kwargs)
 
     def _save_checkpoint(self, model: torch.nn.Module, trial: Any) -> None:
         """TRL's, into a folder that takes its place only when all of it is on the disk."""

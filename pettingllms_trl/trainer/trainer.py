@@ -221,6 +221,14 @@ class MultiAgentGRPOTrainer(TRLHooks):
             self.report("rollout/frac_tokens_read", batches.num_tokens_read / batches.num_tokens)
         return batches.steps
 
+    def begin_table(self, num_unseen_tokens: int) -> None:
+        """Begin a generation's table of completions, and count the tokens that TRL does not see, untrained ones."""
+        self.state.num_input_tokens_seen += num_unseen_tokens
+        self.log_of_trl.begin_table()
+
+    def log_advantages(self, advantages: Sequence[float], *, group_size: int) -> None:
+        self.log_of_trl.replace_advantages(advantages, group_size=group_size)
+
     def _learning(self) -> tuple[Policy, ...]:
         return learning(self.schedule, self.plan.number(self.state.global_step), self.routing.trained)
 
@@ -308,12 +316,17 @@ class MultiAgentGRPOTrainer(TRLHooks):
         """The signal that ended the last `train()`, of whichever process, `None` if it came to its end."""
         return self.checkpointer.stopped_by
 
-    def train(self, *args: Any, **kwargs: Any) -> Any:
-        """TRL's. Raises `ValueError` where the trainer was made without a `train_dataset`."""
+    def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
+        """TRL's, from a checkpoint that was read to its last byte first: a path, or `True` for the newest that
+        verifies. One without a manifest, as transformers alone saves it, is used with a warning.
+
+        Raises `ValueError` where the trainer was made without a `train_dataset`."""
         if not self._can_train:
             raise ValueError("train() needs a train_dataset: give one whose rows are instances, e.g. a column 'seed'")
         self.engines.after_step()  # DeepSpeed and FSDP load a checkpoint without `_load_from_checkpoint`
-        output = super().train(*args, **kwargs)
+        checkpoint = self.checkpointer.verified(resume_from_checkpoint)
+        with self.checkpointer.running():
+            output = super().train(checkpoint, *args, **kwargs)
         if self.state.global_step == 0 and self.stopped_by is None:
             why = (
                 f"the stream of rows ended before one generation was full, which takes {self.plan.rows} rows "
