@@ -51,7 +51,7 @@ def places(sampler: EpochSampler, start: int, number: int) -> list[int]:
 @lru_cache(maxsize=1)  # each generation asks for a few rows of the same epoch
 def _order(num_rows: int, batch_size: int, shuffle: bool, seed: int, epoch: int) -> array[int]:
     sampler = EpochSampler(range(num_rows), 1, batch_size, shuffle=shuffle, seed=seed)
-    sampler.set_epoch(epoch)
+    sampler.epoch = epoch
     return array("q", sampler)
 
 
@@ -62,11 +62,7 @@ class EpochSampler(RepeatSampler):
     epoch would continue in the order of the first: some rows would come twice in that epoch, and others not at all.
     """
 
-    epoch = 0
-
-    def set_epoch(self, epoch: int) -> None:
-        """Set the epoch of the next iteration; called by accelerate's data loader."""
-        self.epoch = epoch
+    epoch = 0  # of the next iteration; the trainer sets it
 
     def __iter__(self) -> Iterator[int]:
         if self.shuffle:
@@ -83,6 +79,7 @@ class GenerationPlan:
         rows: That a generation plays, without further ones for what filters drop.
         micro_steps: That are trained on a generation's sequences.
         num_repeats: How often a generation's rows are yielded: accelerate distributes batches; each process needs all.
+        step_began: The micro-step that the optimizer step in progress began with.
     """
 
     def __init__(self, args: MultiAgentGRPOConfig, *, num_processes: int) -> None:
@@ -90,6 +87,7 @@ class GenerationPlan:
         self.rows = args.generation_batch_size // args.num_generations
         self.micro_steps = args.steps_per_generation * args.num_iterations
         self.num_repeats = self.micro_steps * num_processes
+        self.step_began = 0
 
     def begins(self, micro_step: int) -> bool:
         return micro_step % self.micro_steps == 0
@@ -107,7 +105,7 @@ class GenerationPlan:
 
     def name(self, step: int, micro_step: int) -> str:
         """Name of a generation: the optimizer step in which it begins; the second one of a step is "7.1"."""
-        further = micro_step % self._args.gradient_accumulation_steps // self.micro_steps
+        further = (micro_step - self.step_began) // self.micro_steps
         return f"{step}.{further}" if further else str(step)
 
     def sampler(self, rows: Any, *, repeat_count: int = 1) -> EpochSampler:
@@ -216,9 +214,7 @@ def check_num_rows(dataset: Any, args: MultiAgentGRPOConfig) -> None:
     """
     if not hasattr(dataset, "__len__"):
         return
-    assert args.generation_batch_size is not None
-    assert args.steps_per_generation is not None
-    needed = args.generation_batch_size // args.num_generations
+    needed = GenerationPlan(args, num_processes=args.world_size).rows
     if len(dataset) < needed:
         raise ValueError(
             f"the train_dataset has {len(dataset)} rows, but one generation plays {needed} (generation_batch_size "
@@ -259,8 +255,7 @@ def several_rollouts(args: MultiAgentGRPOConfig) -> str:
 
     `gradient_accumulation_steps` of a configuration for one process makes it so with more processes.
     """
-    assert args.steps_per_generation is not None
-    passes, steps = args.gradient_accumulation_steps, args.steps_per_generation * args.num_iterations
+    passes, steps = args.gradient_accumulation_steps, GenerationPlan(args, num_processes=args.world_size).micro_steps
     if passes <= steps:
         return ""
     rows = args.per_device_train_batch_size * args.world_size

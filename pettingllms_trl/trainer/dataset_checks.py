@@ -59,8 +59,7 @@ def check_reward_columns(rewards: RewardFunctions, datasets: Mapping[str, Any], 
         check_columns(columns)
         given = (*ARGUMENTS, *DECISION_ARGUMENTS, *columns, *(levels if where == TRAIN else ()))
         for name, function in functions.items():
-            missing = [each for each in required_arguments(function) if each not in given]
-            if missing:
+            if missing := [each for each in required_arguments(function) if each not in given]:
                 raise ValueError(
                     f"the reward function {name!r} requires the columns {missing}; expected them in {where}, which "
                     f"has the columns {', '.join(columns) or 'none'}. Add them, correct the names of the function's "

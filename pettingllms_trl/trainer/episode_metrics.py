@@ -79,8 +79,7 @@ class EpisodeMetrics:
             for decision in episode.decisions:
                 for candidate in decision.candidates:
                     self._rewards.append(candidate.reward)
-                    scored = played.scores.get(id(candidate.completion))
-                    if scored is not None:
+                    if scored := played.scores.get(id(candidate.completion)):
                         for name, given in self._scores.items():
                             given.append(scored[1].rewards[name])
 

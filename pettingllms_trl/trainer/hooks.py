@@ -19,6 +19,7 @@ import torch
 from accelerate.utils import gather, gather_object
 from datasets import IterableDataset
 from torch.utils.data import DataLoader, Sampler
+from transformers import TrainerState
 from trl import GRPOTrainer
 from trl.models.utils import disable_gradient_checkpointing
 from trl.trainer.utils import RepeatSampler
@@ -120,7 +121,8 @@ class TRLHooks(GRPOTrainer):
 
     def _get_train_sampler(self, dataset: Any = None) -> Sampler[Any]:
         rows = self.train_dataset if dataset is None else dataset
-        return self.plan.sampler(rows, repeat_count=self.plan.num_repeats)
+        self._epoch_sampler = self.plan.sampler(rows, repeat_count=self.plan.num_repeats)
+        return self._epoch_sampler
 
     def get_eval_dataloader(self, eval_dataset: Any = None) -> DataLoader[Any]:
         """TRL's, with each row once: it repeats those of a stream here, and `prediction_step` plays each K times."""
@@ -162,11 +164,6 @@ class TRLHooks(GRPOTrainer):
             self._buffered_inputs = self.prepare_generation(generation_batch)
         return self._buffered_inputs[self.plan.place(self._step) % len(self._buffered_inputs)]
 
-    def begin_table(self, num_unseen_tokens: int) -> None:
-        """Begin a generation's table of completions, and count the tokens that TRL does not see, untrained ones."""
-        self.state.num_input_tokens_seen += num_unseen_tokens
-        self.log_of_trl.begin_table()
-
     def score_rows(
         self,
         policy: str,
@@ -199,9 +196,6 @@ class TRLHooks(GRPOTrainer):
         self.log_of_trl.correct_for_padding(rows, assignment, group_size=group_size, ends=ends)
         self.state.num_input_tokens_seen -= assignment.num_padding_rows  # a prompt of one token each
         self.report("num_tokens", self.state.num_input_tokens_seen, replace=True)
-
-    def log_advantages(self, advantages: Sequence[float], *, group_size: int) -> None:
-        self.log_of_trl.replace_advantages(advantages, group_size=group_size)
 
     def training_step(
         self, model: torch.nn.Module, inputs: Any, num_items_in_batch: torch.Tensor | int | None = None
@@ -242,6 +236,7 @@ class TRLHooks(GRPOTrainer):
                 self._metrics["train"]["entropy_coef"].append(self.args.entropy_coef)
             self.step_guard.check_losses(step=self.state.global_step)  # DeepSpeed leaves no step to be taken away
         self.team_gradients.finish(model)
+        self.plan.step_began = self._step + 1
 
     def _scores_of_two_tokens(self, model: torch.nn.Module, policy: Policy) -> torch.Tensor:
         self.activate(policy.name)
@@ -391,13 +386,6 @@ class TRLHooks(GRPOTrainer):
 
     # ---- Checkpoints ----------------------------------------------------------------------------------------------
 
-    def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
-        """TRL's, from a checkpoint that was read to its last byte first: a path, or `True` for the newest that
-        verifies. One without a manifest, as transformers alone saves it, is used with a warning."""
-        checkpoint = self.checkpointer.verified(resume_from_checkpoint)
-        with self.checkpointer.running():
-            return super().train(checkpoint, *args, **kwargs)
-
     def _save_checkpoint(self, model: torch.nn.Module, trial: Any) -> None:
         """TRL's, into a folder that takes its place only when all of it is on the disk."""
         step = self.state.global_step
@@ -457,7 +445,17 @@ class TRLHooks(GRPOTrainer):
         super()._load_optimizer_and_scheduler(checkpoint)
         if (place := self.checkpointer.load_state(Path(checkpoint))) is not None:
             self._step, self._buffered_inputs = place
+            self.plan.step_began = self._step
         self.checkpointer.warn_of_differences(Path(checkpoint))
+
+    def _init_training_state(self, *args: Any) -> tuple[int, int]:
+        """Transformers' epochs and micro-steps to skip; but it takes all passes over a stream for one epoch."""
+        epochs, micro_steps = super()._init_training_state(*args)
+        if micro_steps and isinstance(self.train_dataset, IterableDataset):
+            saved = TrainerState.load_from_json(f"{args[3]}/trainer_state.json")  # `max_steps` may be others now
+            epochs, share = divmod(saved.epoch, 1)
+            micro_steps = round(share * saved.max_steps * self.args.gradient_accumulation_steps)
+        return int(epochs), micro_steps
 
     def _run_epoch(self, *args: Any, resume_from_checkpoint: Any = None, **kwargs: Any) -> None:
         """TRL's; but a run that was over when it was killed stays so, where transformers adds a step."""
@@ -466,6 +464,9 @@ class TRLHooks(GRPOTrainer):
             self.control.should_training_stop = True
             self._load_rng_state(resume_from_checkpoint)
         else:
+            if not isinstance(self.train_dataset, IterableDataset):
+                # accelerate would not reach it where processes share batches and skip the first ones.
+                self._epoch_sampler.epoch = kwargs["epoch"]
             super()._run_epoch(*args, resume_from_checkpoint=resume_from_checkpoint, **kwargs)
 
     def _load_rng_state(self, checkpoint: str | None) -> None:

@@ -7,9 +7,9 @@
 | all groups of an agent are flat: collapsed, solved, too hard or too easy | after 10 generations in a row     |
 | a role that is trained has never acted: raises `SilentRole`              | after 2 generations               |
 
-The first two warnings are given once in a run, the third after every ten such generations. Several environments of a
-run are inspected separately. Every process of a distributed run has all episodes, and so the same state; only the main
-process warns.
+The first two warnings are given once in a run, the third once in a row of such generations, after its tenth. Several
+environments of a run are inspected separately. Every process of a distributed run has all episodes, and so the same
+state; only the main process warns.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ from pettingllms_envs.replies.reading_counts import counts_of, warning_of
 from pettingllms_trl.credit import Advantages
 from pettingllms_trl.credit.delayed_rewards import REMEDIES
 from pettingllms_trl.credit.statistics import GroupStatistics, group_statistics, name_in
-from pettingllms_trl.policies.profiles import PolicyProfile
+from pettingllms_trl.policies.team import Team
 from pettingllms_trl.records import Decision, Episode, role_of
-from pettingllms_trl.role_sampling import SamplingOverrides
 
 
 MOST_SHOWN = 200
@@ -95,25 +94,21 @@ class ReplyLimit:
 
 
 def reply_limits(
-    of_agent: Mapping[str, str],
-    profiles: Mapping[str, PolicyProfile],
-    overrides: Mapping[str, SamplingOverrides],
-    *,
-    max_length: int,
-    chat_template: str | None,
-    chat_template_kwargs: Mapping[str, Any],
+    team: Team, *, max_length: int, chat_template: str | None, chat_template_kwargs: Mapping[str, Any]
 ) -> dict[str, ReplyLimit]:
     """The limit of each agent whose policy has weights here: that of its overrides, else `max_length`.
 
     `chat_template` replaces the tokenizers' own templates.
     """
     limits = {}
-    for agent, profile in ((agent, profiles[name]) for agent, name in of_agent.items() if name in profiles):
+    by_default = chat_template_kwargs.get("enable_thinking", True)
+    for agent, own in team.overrides.items():
+        if (profile := team.profiles.get(team.routing.of_agent[agent])) is None:
+            continue
         template = str(chat_template or profile.processing_class.chat_template)
-        own = overrides[agent].enable_thinking
-        thinks = chat_template_kwargs.get("enable_thinking", True) if own is None else own
+        thinks = by_default if own.enable_thinking is None else own.enable_thinking
         limits[agent] = ReplyLimit(
-            max_length=overrides[agent].max_completion_length or max_length,
+            max_length=own.max_completion_length or max_length,
             can_stop_thinking=bool(thinks) and "enable_thinking" in template,
         )
     return limits
@@ -177,16 +172,15 @@ class LearningMonitor:
             )
 
     def _of_replies(self, decisions: Sequence[Decision]) -> list[str]:
-        shares: dict[str, tuple[int, int]] = {}
+        are_cut: dict[str, list[bool]] = {}
         for decision in decisions:
             if decision.agent in self._limits:
-                cut, number = shares.get(decision.agent, (0, 0))
-                cut += sum(candidate.completion.finish == "length" for candidate in decision.candidates)
-                shares[decision.agent] = (cut, number + len(decision.candidates))
+                cut = [candidate.completion.finish == "length" for candidate in decision.candidates]
+                are_cut.setdefault(decision.agent, []).extend(cut)
         found = {
-            agent: (cut, number)
-            for agent, (cut, number) in shares.items()
-            if cut > MOST_CUT_OFF * number and agent not in self._cut_off
+            agent: (sum(cut), len(cut))
+            for agent, cut in are_cut.items()
+            if sum(cut) > MOST_CUT_OFF * len(cut) and agent not in self._cut_off
         }
         self._cut_off |= set(found)
         return [_cut_off_words(found, self._limits)] if found else []

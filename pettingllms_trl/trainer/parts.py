@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -153,19 +153,23 @@ def bridges(
 ) -> dict[str, ExtendPrompt | None]:
     """What continues the conversations of the agents that remember theirs; `None`: an API does."""
     of_agent = team.routing.of_agent
-    keys = {
-        agent: (of_agent[agent], team.overrides[agent].enable_thinking)
-        for agent in agents_with_history(args.history, list(of_agent))
-    }
-    bridges: dict[tuple[str, bool | None], ExtendPrompt | None] = {}
-    for name, thinks in dict.fromkeys(keys.values()):
-        if name not in codecs:
-            bridges[name, thinks] = None
-            continue
+
+    @cache
+    def bridge(name: str, own: SamplingOverrides) -> ExtendPrompt:
         context = setting(args, kind_of(args).options.max_length) or context_length(team, name)
-        room = None if context is None else context - (args.max_completion_length or 0)
-        bridges[name, thinks] = codecs[name].thinking(thinks).bridge(name, longest=room)
-    return {agent: bridges[key] for agent, key in keys.items()}
+        reply = own.max_completion_length or args.max_completion_length or 0
+        longest = None if context is None else context - reply
+        return codecs[name].thinking(own.enable_thinking).bridge(name, longest=longest)
+
+    def of(agent: str) -> ExtendPrompt | None:
+        name = of_agent[agent]
+        if name not in codecs:
+            return None
+        for own in (team.overrides[agent], team.evaluated[agent]):  # checks the chat template now
+            bridge(name, own)
+        return lambda *turn: bridge(name, team.overrides_of(agent))(*turn)
+
+    return {agent: of(agent) for agent in agents_with_history(args.history, list(of_agent))}
 
 
 def engines_of(

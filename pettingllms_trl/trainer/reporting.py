@@ -219,7 +219,6 @@ def _scores_by_turn(played: Played) -> dict[tuple[str, int], list[RewardScores]]
     scores: dict[tuple[str, int], list[RewardScores]] = {}
     for decision in (d for episode in played.episodes for d in episode.decisions):
         for candidate in decision.candidates:
-            found = played.scores.get(id(candidate.completion))
-            if found is not None:
+            if found := played.scores.get(id(candidate.completion)):
                 scores.setdefault((decision.agent, decision.turn), []).append(found[1])
     return scores

@@ -34,7 +34,6 @@ class RolloutTimes(TrainerCallback):
     def __init__(
         self, args: MultiAgentGRPOConfig, warn: Callable[[str], None], *, now: Callable[[], float] = time.perf_counter
     ) -> None:
-        assert args.steps_per_generation is not None
         self._args, self._warn, self._now = args, warn, now
         # Several updates already.
         self._is_over = args.steps_per_generation > args.gradient_accumulation_steps or args.imitate is not None

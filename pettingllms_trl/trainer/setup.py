@@ -98,7 +98,7 @@ class Setup:
         args = _imitating(args, credit, filters, routing)
         delayed = [agent for agent in delayed_agents({name: [env] for name, env in made.items()}) if agent in learning]
         choice = choose_credit(credit, args, delayed if train_dataset is not None else [])
-        args = _with_sampling(args, choice.sampling)
+        args = args if args.sampling else _with(args, sampling=choice.sampling)
         envs = _checked(
             args,
             make_env,
@@ -237,12 +237,11 @@ def _checked(
         return _checked(args, make_env, made, datasets, reads, trains=trains, is_default=False)
 
 
-def _with_sampling(args: MultiAgentGRPOConfig, sampling: credits.Sampling) -> MultiAgentGRPOConfig:
-    """The configuration with this sampling, if it has none."""
-    if args.sampling is not None:
-        return args
+def _with(args: MultiAgentGRPOConfig, **changed: Any) -> MultiAgentGRPOConfig:
+    """A copy of the configuration, which is the user's, with these values."""
     args = copy(args)
-    args.sampling = sampling
+    for name, value in changed.items():
+        setattr(args, name, value)
     return args
 
 
@@ -254,9 +253,7 @@ def _with_crash_reward(args: MultiAgentGRPOConfig, envs: Sequence[AECEnv]) -> tu
     declared = [env.metadata.get("crash_reward") for env in envs]
     if args.crash_reward is not None or None in declared:
         return args, False
-    args = copy(args)
-    args.crash_reward = min(declared)
-    return args, True
+    return _with(args, crash_reward=min(declared)), True
 
 
 def _imitating(args: MultiAgentGRPOConfig, credit: Any, filters: Any, routing: Routing) -> MultiAgentGRPOConfig:
@@ -271,12 +268,9 @@ def _imitating(args: MultiAgentGRPOConfig, credit: Any, filters: Any, routing: R
             f"{' and '.join(found)} with imitate={args.imitate!r}, which says itself what is learned, and with which "
             "loss; expected one of them. Leave it out, or set imitate=None."
         )
-    assert args.steps_per_generation is not None
     check_windows(args.gradient_accumulation_steps, args.steps_per_generation * args.num_iterations)
-    args = copy(args)
-    args.loss_type, args.epsilon_high, args.importance_sampling_level = "cispo", 1.0, "token"
-    args.max_steps = args.max_steps if args.max_steps > 0 else NEVER
-    return args
+    as_likelihood = {"loss_type": "cispo", "epsilon_high": 1.0, "importance_sampling_level": "token"}
+    return _with(args, **as_likelihood, max_steps=args.max_steps if args.max_steps > 0 else NEVER)
 
 
 def _check_paid(

@@ -221,6 +221,14 @@ class MultiAgentGRPOTrainer(TRLHooks):
             self.report("rollout/frac_tokens_read", batches.num_tokens_read / batches.num_tokens)
         return batches.steps
 
+    def begin_table(self, num_unseen_tokens: int) -> None:
+        """Begin a generation's table of completions, and count the tokens that TRL does not see, untrained ones."""
+        self.state.num_input_tokens_seen += num_unseen_tokens
+        self.log_of_trl.begin_table()
+
+    def log_advantages(self, advantages: Sequence[float], *, group_size: int) -> None:
+        self.log_of_trl.replace_advantages(advantages, group_size=group_size)
+
     def _learning(self) -> tuple[Policy, ...]:
         return learning(self.schedule, self.plan.number(self.state.global_step), self.routing.trained)
 
@@ -308,19 +316,26 @@ class MultiAgentGRPOTrainer(TRLHooks):
         """The signal that ended the last `train()`, of whichever process, `None` if it came to its end."""
         return self.checkpointer.stopped_by
 
-    def train(self, *args: Any, **kwargs: Any) -> Any:
-        """TRL's. Raises `ValueError` where the trainer was made without a `train_dataset`."""
+    def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
+        """TRL's, from a checkpoint that was read to its last byte first: a path, or `True` for the newest that
+        verifies. One without a manifest, as transformers alone saves it, is used with a warning.
+
+        Raises `ValueError` where the trainer was made without a `train_dataset`."""
         if not self._can_train:
             raise ValueError("train() needs a train_dataset: give one whose rows are instances, e.g. a column 'seed'")
         self.engines.after_step()  # DeepSpeed and FSDP load a checkpoint without `_load_from_checkpoint`
-        output = super().train(*args, **kwargs)
+        checkpoint = self.checkpointer.verified(resume_from_checkpoint)
+        with self.checkpointer.running():
+            output = super().train(checkpoint, *args, **kwargs)
         if self.state.global_step == 0 and self.stopped_by is None:
-            warnings.warn(
-                f"train() has trained 0 steps: the stream of rows ended before one generation was full, which takes "
-                f"{self.plan.rows} rows (generation_batch_size {self.args.generation_batch_size} / "
-                f"num_generations {self.num_generations}). Give more rows, or lower generation_batch_size.",
-                stacklevel=2,
+            why = (
+                f"the stream of rows ended before one generation was full, which takes {self.plan.rows} rows "
+                f"(generation_batch_size {self.args.generation_batch_size} / num_generations {self.num_generations}). "
+                "Give more rows, or lower generation_batch_size."
             )
+            if self.token_budget.is_spent(0):
+                why = "an earlier one has used max_generated_tokens, or all rounds of imitate. Make another trainer."
+            warnings.warn(f"train() has trained 0 steps: {why}", stacklevel=2)
         return output
 
     # ---- The constructor -------------------------------------------------------------------------------------------
@@ -445,9 +460,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
         )
         self.monitor = LearningMonitor(
             reply_limits(
-                self.routing.of_agent,
-                self.team.profiles,
-                self.team.overrides,
+                self.team,
                 max_length=args.max_completion_length,
                 chat_template=self.chat_template,
                 chat_template_kwargs=self.chat_template_kwargs,

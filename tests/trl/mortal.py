@@ -31,7 +31,7 @@ class Mortal(KeepsRollouts, MultiAgentGRPOTrainer):
 
 def mortal(model: Any, path: Path, *, steps: int = 4, env: Any = BRIEF, **options: Any) -> Mortal:
     """A trainer of `steps` steps, 2 rows of 4 candidates, each saved; `options` go where they belong."""
-    names = ("policies", "credit", "filters", "schedule", "callbacks", "eval_dataset")
+    names = ("policies", "credit", "filters", "schedule", "callbacks", "train_dataset", "eval_dataset")
     own = {name: options.pop(name) for name in names if name in options}
     saved = {"max_steps": steps, "lr_scheduler_type": "cosine", "save_strategy": "steps", "save_steps": 1, "seed": 7}
     adapters = own.setdefault("policies", "lora") not in ("shared", "full")
@@ -41,9 +41,8 @@ def mortal(model: Any, path: Path, *, steps: int = 4, env: Any = BRIEF, **option
         model=model,
         env=env,
         args=settings(path, **{**saved, "bf16": True, **options}),
-        train_dataset=Dataset.from_dict({"seed": range(12)}),
         peft_config=config if adapters else None,
-        **own,
+        **{"train_dataset": Dataset.from_dict({"seed": range(12)}), **own},
     )
 
 

@@ -144,8 +144,35 @@ def test_the_order_of_an_epoch_is_trls_whichever_epoch_a_process_begins_with() -
     for first in range(4):
         ours = EpochSampler(range(7), **arguments)
         for epoch in range(first, 4):
-            ours.set_epoch(epoch)
+            ours.epoch = epoch
             assert list(ours) == epochs[epoch]
+
+
+def test_a_stream_is_resumed_in_the_pass_over_it_in_which_the_run_was(model_path: str, tmp_path: Path) -> None:
+    def run(steps: int, checkpoint: str | None = None) -> Mortal:  # each pass: 3 generations of 2 rows
+        rows = Dataset.from_dict({"seed": range(6)}).to_iterable_dataset()
+        trainer = mortal(model_path, tmp_path, steps=steps, train_dataset=rows, policies="shared", bf16=False)
+        trainer.train(resume_from_checkpoint=checkpoint)
+        return trainer
+
+    whole, resumed = run(4), run(6, str(tmp_path / "checkpoint-4"))
+    rows = [row["seed"] for generation in [whole.rollout_rows[3], *resumed.rollout_rows] for row in generation]
+    assert sorted(rows) == [0, 1, 2, 3, 4, 5]
+    assert resumed.state.epoch == 1 + 3 / 6
+
+
+@pytest.mark.filterwarnings("ignore:an optimizer step waits")
+def test_a_resumed_run_names_its_generations_as_the_whole_one_does(model_path: str, tmp_path: Path) -> None:
+    # Three micro-steps a step, two a generation: generations begin with the micro-steps 0, 2 and 4.
+    options = {"per_device_train_batch_size": 4, "steps_per_generation": 2, "gradient_accumulation_steps": 3}
+    whole, resumed = (
+        mortal(model_path, tmp_path / name, steps=2, policies="shared", bf16=False, **options)
+        for name in ("whole", "resumed")
+    )
+    whole.train()
+    resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-1"))
+    assert whole.rollout_names == ["0", "0.1", "1"]
+    assert resumed.rollout_names == ["1"]
 
 
 class Remembers:
@@ -641,3 +668,24 @@ def test_where_the_main_process_cannot_write_a_checkpoint_it_raises_on_both(
     of_main, of_other = in_two_processes(save, tmp_path)
     assert "No space left on device" in of_main
     assert of_other.startswith("process 0 of 2 failed: OSError: ")
+
+
+@FORKS
+def test_two_processes_resumed_inside_their_second_epoch_play_the_rows_that_are_left_of_it(
+    model_path: str, tmp_path: Path
+) -> None:
+    def work(process: int) -> list[int]:  # each epoch: 2 generations of 2 rows
+        options = {"steps": 4, "per_device_train_batch_size": 4, "policies": "shared", "bf16": False}
+        options["train_dataset"] = Dataset.from_dict({"seed": range(4)})
+        runs = [mortal(model_path, tmp_path / name, **options) for name in ("whole", "resumed")]
+        for run, checkpoint in zip(runs, (None, str(tmp_path / "whole" / "checkpoint-3")), strict=True):
+            run.train(resume_from_checkpoint=checkpoint)
+        assert equal(*map(weights, runs))
+        whole, resumed = ([[row["seed"] for row in rows] for rows in run.rollout_rows] for run in runs)
+        assert set(whole[1]) != set(whole[3])  # the orders of the two epochs
+        return [*whole[2], *resumed[0]]
+
+    store = tmp_path / "store"
+    store.mkdir()
+    for rows in in_two_processes(work, store, seconds=200):
+        assert sorted(rows) == [0, 1, 2, 3]

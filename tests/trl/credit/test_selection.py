@@ -139,7 +139,7 @@ def test_the_rows_at_some_places_are_those_that_the_data_loader_gives_there() ->
     sampler = EpochSampler(range(7), mini_repeat_count=1, batch_size=2, repeat_count=1, seed=5)
     epochs: list[int] = []
     for epoch in range(4):
-        sampler.set_epoch(epoch)
+        sampler.epoch = epoch
         epochs += list(sampler)
     assert len(epochs) == 24  # of 7 rows the last one makes no batch
     for start in range(12):

@@ -311,6 +311,8 @@ def test_where_earlier_rounds_have_trained_a_run_that_finds_nothing_more_ends_wi
         trainer.train()
     assert trainer.rounds.number == 2
     assert trainer.state.log_history[-1]["train_runtime"] > 0
+    with pytest.warns(UserWarning, match=r"trained 0 steps: an earlier one has used .* all rounds of imitate"):
+        trainer.train()
 
 
 class Silent(Relay):

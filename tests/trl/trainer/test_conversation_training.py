@@ -141,6 +141,42 @@ def test_the_context_of_the_model_bounds_a_conversation_and_that_is_logged(model
     assert trainer.state.log_history[0]["rollout/conversations_begun_anew"] == 2 * 2  # rows, agents
 
 
+def test_each_role_begins_anew_where_its_own_reply_would_not_fit_also_in_evaluation(
+    model_path: str, tmp_path: Path
+) -> None:
+    model = AutoModelForCausalLM.from_pretrained(model_path, max_position_embeddings=64)
+    sampling = {
+        "role_sampling": {"opener": {"max_completion_length": 40}},
+        "role_sampling_eval": {"closer": {"max_completion_length": 16}},
+    }
+    trainer = team(model, tmp_path, policies="shared", **sampling)
+
+    def longest(agent: str) -> int:
+        extend, message = trainer.collector._extensions[agent], {"role": "user", "content": "x"}
+        return max(len(ids) for number in range(64) if (ids := extend((200,) * number, message)) is not None)
+
+    assert (longest("opener_0"), longest("closer_0")) == (64 - 40, 64 - 8)
+    with trainer.team.as_evaluated():
+        assert (longest("opener_0"), longest("closer_0")) == (64 - 40, 64 - 16)
+
+
+def test_what_evaluation_says_of_thinking_holds_in_every_turn(model_path: str, tmp_path: Path) -> None:
+    from transformers import AutoTokenizer
+
+    other = AutoTokenizer.from_pretrained(model_path)
+    other.chat_template += "{% if not enable_thinking %}<none>{% endif %}"
+    trainer = team(
+        model_path,
+        tmp_path,
+        policies={role: Policy(tokenizer=other, adapter=f"{role}s") for role in ("opener", "closer")},
+        chat_template_kwargs={"enable_thinking": False},
+        role_sampling_eval={"opener": {"enable_thinking": True}},
+    )
+    trainer.evaluate(Dataset.from_dict({"seed": [5]}))
+    ends = [other.decode(d.prompt.ids).endswith("<none>") for d in decisions(trainer)]
+    assert ends == [False, True, False, True]  # opener, closer, opener, closer
+
+
 def test_where_nobody_remembers_no_conversation_is_counted(model_path: str, tmp_path: Path) -> None:
     trainer = team(model_path, tmp_path, policies="shared", history="none")
     trainer.train()

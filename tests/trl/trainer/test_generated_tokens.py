@@ -51,10 +51,19 @@ def test_continuations_count_and_evaluations_do_not(model_path: str, tmp_path: P
 
 def test_a_generation_of_several_steps_is_trained_on_before_training_ends(model_path: str, tmp_path: Path) -> None:
     trainer = mortal(
-        model_path, tmp_path, steps=9, max_generated_tokens=1, steps_per_generation=2, gradient_accumulation_steps=1
+        model_path,
+        tmp_path,
+        steps=9,
+        max_generated_tokens=1,
+        steps_per_generation=2,
+        gradient_accumulation_steps=1,
+        save_strategy="no",
     )
     trainer.train()
     assert (trainer.state.global_step, len(trainer.rollouts)) == (2, 1)
+    with pytest.warns(UserWarning, match="0 steps: an earlier one has used max_generated_tokens, .* another trainer"):
+        trainer.train()
+    assert (trainer.state.global_step, len(trainer.rollouts)) == (0, 1)
 
 
 @pytest.mark.parametrize("given", [0, -5])

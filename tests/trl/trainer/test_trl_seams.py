@@ -80,6 +80,9 @@ HOOKS = {  # of the transformers trainer, not overridden by TRL
         *("self", "dataloader", "description", "prediction_loss_only=", "ignore_keys=", "metric_key_prefix="),
     ],
     "_get_grad_norm": ["self", "model", "grad_norm="],
+    "_init_training_state": [
+        *("self", "max_steps", "num_update_steps_per_epoch", "num_train_epochs", "resume_from_checkpoint", "trial"),
+    ],
     "_run_epoch": [
         *("self", "model", "epoch", "train_dataloader", "steps_in_epoch", "num_update_steps_per_epoch", "trial"),
         *("ignore_keys_for_eval", "start_time", "resume_from_checkpoint", "epochs_trained"),
