@@ -101,7 +101,7 @@ def check_delayed_roles(
             continued nor does the credit read their returns.
     """
     agents = [agent for agent in delayed_agents(envs) if agent in trained]
-    alone = facts_of(credit, args.sampling).judges_own_step
+    alone = facts_of(credit, args.sampling).value == "reward"
     is_late = any(pool[0].metadata.get("program") == "end" for pool in envs.values()) and not reward_functions
     if agents and is_late and args.sampling == "tree" and (alone or not args.num_continuations):
         raise ValueError(

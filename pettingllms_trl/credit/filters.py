@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from pettingllms_trl.credit.grouping import Peers, Value, numbers_of, siblings
+from pettingllms_trl.credit.grouping import TIES, Peers, Value, numbers_of, siblings
 from pettingllms_trl.records import Decision
 
 
@@ -56,8 +56,8 @@ def nonzero_variance(
     the same for rewards other than 0 and 1. As in its code, except that a group of one is dropped, too.
 
     Args:
-        value: The number that is compared within a group, usually that of the credit scheme.
-        peers: Defines the groups: `grouping.siblings` in a tree, `grouping.episodes` for whole episodes, ...
+        value: The number that is compared within a group; in a trainer by default that of the credit scheme.
+        peers: Defines the groups, as `grouping.siblings` or `grouping.episodes`; by default those of the scheme, too.
         gamma: Discount of `value="return_to_go"`.
 
     Example:
@@ -182,10 +182,8 @@ def _num_rows(decisions: Sequence[Decision]) -> int:
     return len({decision.instance for decision in decisions})
 
 
-_SAME = 1e-6  # returns are sums, and equal ones may differ by a rounding error
-
 Groups = dict[str, dict[Hashable, list[float]]]
-"""agent -> group -> the numbers of its members. A group's key contains its agent, so it is unique."""
+"""agent or role -> group -> the numbers of its members. A group's key contains its agent or role: it is unique."""
 
 
 def _groups(decisions: Sequence[Decision], value: Value, peers: Peers, gamma: float) -> Groups:
@@ -193,15 +191,16 @@ def _groups(decisions: Sequence[Decision], value: Value, peers: Peers, gamma: fl
     for i, (decision, numbers) in enumerate(zip(decisions, numbers_of(decisions, value, gamma), strict=True)):
         for k, number in enumerate(numbers):
             place = peers(i, decision, k)
-            of_agent = members.setdefault(decision.agent, {})
-            of_agent.setdefault((decision.agent, place.group), {})[place.member] = number
-    return {agent: {group: list(own.values()) for group, own in groups.items()} for agent, groups in members.items()}
+            owner = place.role or decision.agent
+            members.setdefault(owner, {}).setdefault((owner, place.group), {})[place.member] = number
+    return {owner: {group: list(own.values()) for group, own in groups.items()} for owner, groups in members.items()}
 
 
 def _varied(groups: Mapping[Hashable, Sequence[float]]) -> list[Hashable]:
-    return [group for group, numbers in groups.items() if max(numbers) - min(numbers) > _SAME]
+    return [group for group, numbers in groups.items() if max(numbers) - min(numbers) > TIES]
 
 
 def _keep(decisions: Sequence[Decision], groups: Sequence[Hashable], peers: Peers) -> Kept:
     kept = set(groups)
-    return Kept.of(decisions, [i for i, d in enumerate(decisions) if (d.agent, peers(i, d, 0).group) in kept])
+    places = [peers(i, decision, 0) for i, decision in enumerate(decisions)]
+    return Kept.of(decisions, [i for i, p in enumerate(places) if (p.role or decisions[i].agent, p.group) in kept])

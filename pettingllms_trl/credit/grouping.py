@@ -20,7 +20,7 @@ from pettingllms_envs.suggestions import did_you_mean
 from pettingllms_trl.records import Decision, role_of
 
 
-Value = Literal["reward", "return_to_go", "outcome"]
+Value = Literal["reward", "return_to_go", "outcome", "value"]
 Numbers = Sequence[Sequence[float]]
 """One sequence per decision, one number per candidate of it."""
 
@@ -35,6 +35,7 @@ def numbers_of(decisions: Sequence[Decision], value: Value, gamma: float = 1.0) 
       (`credit="counterfactual"`).
     - `"outcome"`: the episode's return if the candidate had been played, with the same limitation: the return to go
       plus what the agent had been paid before.
+    - `"value"`: the reward plus the mean of the candidate's continuations (`Candidate.value`).
 
     Args:
         decisions: Decisions of whole episodes; with `gamma` below 1, none of an agent's decisions may be missing.
@@ -42,8 +43,9 @@ def numbers_of(decisions: Sequence[Decision], value: Value, gamma: float = 1.0) 
             agent was paid from its decision t up to its next one, t + 1.
 
     Raises:
-        ValueError: `value` is none of the three; `gamma` is out of range, or given for another value; or the returns
-            are unknown, because the rewards were reweighed after the decisions had been played.
+        ValueError: `value` is none of these; `gamma` is out of range, or given for another value; the returns are
+            unknown, because the rewards were reweighed after the decisions had been played; or there are no
+            continuations.
 
     Example:
         An agent is paid 1 at its first decision (the candidates' rewards are 1, 0) and 2 at its second and last one:
@@ -57,6 +59,8 @@ def numbers_of(decisions: Sequence[Decision], value: Value, gamma: float = 1.0) 
         raise ValueError(f"gamma={gamma!r} with value={value!r}, which has no discount. Set value='return_to_go'.")
     if value == "reward":
         return [[candidate.reward for candidate in decision.candidates] for decision in decisions]
+    if value == "value":
+        return _continued(decisions)
     if any(math.isnan(decision.return_to_go) for decision in decisions):
         raise ValueError(
             "the decisions were re-weighed after they had been played, so their returns are unknown, expected finite "
@@ -86,6 +90,18 @@ def returns_to_go(decisions: Sequence[Decision], gamma: float = 1.0) -> list[flo
         result[i] = (d.return_to_go - plain) + gamma * discounted
         later[place] = (d.return_to_go, result[i])
     return result
+
+
+def _continued(decisions: Sequence[Decision]) -> Numbers:
+    for i, decision in enumerate(decisions):
+        if not all(candidate.continuations for candidate in decision.candidates):
+            raise ValueError(
+                f"decision {i} ({decision.agent}, turn {decision.turn}) has "
+                f"{[len(candidate.continuations) for candidate in decision.candidates]} continuations of its "
+                "candidates, expected at least 1 of each (zeros where the step ended the episode). Set the number of "
+                "continuations that the rollout plays, or choose another credit."
+            )
+    return [[candidate.value for candidate in decision.candidates] for decision in decisions]
 
 
 def _of_branches(decision: Decision, to_go: float) -> list[float]:

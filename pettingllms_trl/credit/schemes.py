@@ -190,7 +190,9 @@ def success(decisions: Sequence[Decision], /, *, keep_fraction: float | None = N
     return [[value * (k == decision.chosen) for k, value in enumerate(row)] for decision, row in pairs]
 
 
-@scheme("counterfactual", {"tree": {}}, sums={"tree": "siblings"}, peers=siblings, needs_continuations=True)
+@scheme(
+    "counterfactual", {"tree": {}}, sums={"tree": "siblings"}, peers=siblings, value="value", needs_continuations=True
+)
 def counterfactual(decisions: Sequence[Decision], /, *, scale: Scale = "group") -> Advantages:
     r"""Advantages from each candidate's sampled action value, `A_k = (Q_k - mean_j Q_j) / (std_j Q_j + 1e-4)`.
 
@@ -208,19 +210,10 @@ def counterfactual(decisions: Sequence[Decision], /, *, scale: Scale = "group") 
         Rewards 1, 0, with continuations 0, 0 and 3, 1: Q is 1, 2, so with `scale="none"` the advantages are -0.5, 0.5:
         the candidate with the higher immediate reward is the worse one.
     """
-    for i, decision in enumerate(decisions):
-        if not all(candidate.continuations for candidate in decision.candidates):
-            raise ValueError(
-                f"decision {i} ({decision.agent}, turn {decision.turn}) has "
-                f"{[len(candidate.continuations) for candidate in decision.candidates]} continuations of its "
-                "candidates, expected at least 1 of each (zeros where the step ended the episode). Set the number of "
-                "continuations that the rollout plays, or choose another credit."
-            )
-    numbers = [[candidate.value for candidate in decision.candidates] for decision in decisions]
-    return compare(decisions, numbers, peers=siblings, scale=scale)
+    return compare(decisions, numbers_of(decisions, "value"), peers=siblings, scale=scale)
 
 
-@scheme("grpo", {"parallel": {}}, sums={"parallel": "episodes"})
+@scheme("grpo", {"parallel": {}}, sums={"parallel": "episodes"}, value="outcome")
 def grpo(decisions: Sequence[Decision], /, *, scale: Scale = "group") -> Advantages:
     r"""Whole-trajectory GRPO for teams: every decision of an episode gets the episode's advantage.
 
@@ -237,7 +230,7 @@ def grpo(decisions: Sequence[Decision], /, *, scale: Scale = "group") -> Advanta
     return compare(decisions, _returns(decisions), peers=episodes, scale=scale)
 
 
-@scheme("dr_mas", {"parallel": {}}, sums={"parallel": "instance"})
+@scheme("dr_mas", {"parallel": {}}, sums={"parallel": "instance"}, value="outcome")
 def dr_mas(decisions: Sequence[Decision], /, *, scale: Scale = "group") -> Advantages:
     r"""Dr. MAS: each agent normalised by the statistics of its own decisions (arXiv:2602.08847).
 

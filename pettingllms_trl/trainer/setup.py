@@ -123,7 +123,7 @@ class Setup:
                 "scheme that has one, as the decisions of continuations are compared with the mean of their group. "
                 "Set train_continuations=False, or choose another credit."
             )
-        group_filters = credits.resolve_filters(filters, **sampled)
+        group_filters = credits.resolve_filters(filters, credit=scheme, **sampled)
         check_delayed_roles(envs, learning, scheme, args, reward_functions=rewards.names)
         if train_dataset is not None:
             histories = [name_of(pool[0]) for pool in envs.values() if pool[0].metadata.get("state") == "history"]
