@@ -275,23 +275,47 @@ class PackedScorer:
         if active in self.with_positions:
             model = with_positions(model)
         options = {"compute_entropy": compute_entropy, "compute_aux_loss": compute_aux_loss}
+        is_plain = self._pictures is None and all(given is None for given in of_images.values())
+        is_packed = self.packable.get(active, False) and is_plain and not compute_aux_loss
+        if batch_size is not None and self._chunks is not None:
+            return self._of_chunks(self._chunks, model, ids, mask, width, is_packed=is_packed), None, None
         if self._pictures is not None:
             return self._seen(model, ids, mask, width, size=batch_size or len(ids), **options)
-        is_plain = all(given is None for given in of_images.values())
-        if not (self.packable.get(active, False) and is_plain and not compute_aux_loss):
+        if not is_packed:
             return self._score(model, ids, mask, width, batch_size=batch_size, **options, **of_images)
-        if batch_size is None or self._chunks is None:
-            scores, entropies = self._packed(model, *self._on_host(ids, mask), width, ids.device)
-            return scores, entropies if compute_entropy else None, None
+        scores, entropies = self._packed(model, *self._on_host(ids, mask), width, ids.device)
+        return scores, entropies if compute_entropy else None, None
+
+    def _of_chunks(
+        self,
+        chunks: Sequence[Sequence[int]],
+        model: Any,
+        ids: torch.Tensor,
+        mask: torch.Tensor,
+        width: int,
+        *,
+        is_packed: bool,
+    ) -> torch.Tensor:
+        """Log-probabilities of the rows, each chunk in a forward pass of its own; NaN for those in none."""
         self._host = host = self._on_host(ids, mask)
-        of_chunks = [(host[0][chunk], host[1][chunk]) for chunk in self._chunks]
-        found = [self._packed(model, *own, width, ids.device)[0] for own in of_chunks]
-        dtype = found[0].dtype if found else torch.float32
-        scores = torch.full((len(ids), width), math.nan, dtype=dtype, device=ids.device)
-        if found:
-            rows = torch.tensor([row for chunk in self._chunks for row in chunk]).to(ids.device, non_blocking=True)
-            scores.index_copy_(0, rows, torch.cat(found))
-        return scores, None, None
+        scores = torch.full((len(ids), width), math.nan, device=ids.device)
+        for chunk in chunks:
+            own, of_mask = host[0][chunk], host[1][chunk]
+            if is_packed:
+                found, _ = self._packed(model, own, of_mask, width, ids.device)
+            else:  # as a pass of the loss, without columns that are padding in all of its rows
+                used, num_prompt = of_mask.any(dim=0).nonzero(), ids.size(1) - width
+                columns = slice(int(used[0]), max(int(used[-1]), num_prompt) + 1)
+                own, of_mask, kept = own[:, columns], of_mask[:, columns], columns.stop - num_prompt
+                pixels = {}
+                if self._pictures is not None:
+                    pictures = [self._pictures[row] for row in chunk]
+                    pixels = self._images[self._team.active].of_batch(own, pictures, kept, ids.device)
+                found, _, _ = self._score(model, own.to(ids.device), of_mask.to(ids.device), kept, **pixels)
+                found = nn.functional.pad(found, (0, width - kept))
+            rows = torch.tensor(chunk).to(ids.device, non_blocking=True)
+            scores = scores.to(found.dtype).index_copy(0, rows, found)
+        return scores
 
     def _on_host(self, ids: torch.Tensor, mask: torch.Tensor) -> Rows:
         """Ids and mask of the rows that are scored now; the host waits unless it has them."""
