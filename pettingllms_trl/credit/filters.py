@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from pettingllms_trl.credit.grouping import TIES, Peers, Value, numbers_of, siblings
+from pettingllms_trl.credit.grouping import Peers, Value, are_equal, numbers_of, siblings
 from pettingllms_trl.records import Decision
 
 
@@ -140,12 +140,12 @@ def first_rows(decisions: Sequence[Decision], kept: Kept, num_wanted: int) -> Ke
 
     Like DAPO, this drops the surplus of the rows that were played last, whatever their rewards.
     """
-    enough = num_wanted * len(decisions)
+    enough, num_rows = num_wanted * len(decisions), _num_rows(decisions)
     of_row = Counter(decision.instance for decision in kept.decisions)
     rows: set[int] = set()
     held = 0
     for row in dict.fromkeys(decision.instance for decision in decisions):
-        if held * _num_rows(decisions) >= enough:
+        if held * num_rows >= enough:
             break
         rows.add(row)
         held += of_row[row]
@@ -197,7 +197,7 @@ def _groups(decisions: Sequence[Decision], value: Value, peers: Peers, gamma: fl
 
 
 def _varied(groups: Mapping[Hashable, Sequence[float]]) -> list[Hashable]:
-    return [group for group, numbers in groups.items() if max(numbers) - min(numbers) > TIES]
+    return [group for group, numbers in groups.items() if not are_equal(numbers)]
 
 
 def _keep(decisions: Sequence[Decision], groups: Sequence[Hashable], peers: Peers) -> Kept:

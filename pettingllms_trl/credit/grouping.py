@@ -8,7 +8,7 @@ agent is compared only with itself, so that no other agent's reward changes its 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, NamedTuple, get_args
@@ -124,6 +124,12 @@ Advantages = Sequence[Sequence[float]]
 EPSILON = 1e-4  # TRL's, so that one agent with one turn gets GRPOTrainer's advantages to the last bit
 
 TIES = 1e-6  # largest difference between numbers that count as equal: a reward is a sum of parts
+
+
+def are_equal(numbers: Collection[float]) -> bool:
+    """Whether numbers, such as the rewards of a group, differ by rounding errors at most."""
+    return max(numbers) - min(numbers) <= TIES
+
 
 ROUNDING = 1e-4  # largest error of advantages in single precision, relative above 1; beyond it double is used
 

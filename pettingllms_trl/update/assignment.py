@@ -153,6 +153,8 @@ def cost(rows: Sequence[int], sizes: Sequence[Size], *, token_price: float | Non
     if not rows:
         return 0
     own = [sizes[row] for row in rows]
+    if token_price is not None and not any(map(LATER, own)):  # then every way reads as many
+        return sum(size.branch for size in own) + sum({size.group: size.prompt - 1 for size in own}.values())
     if token_price is not None:
         return num_tokens(own, cheapest(own, token_price)[1])
     return len(rows) * (max(size.prompt for size in own) + max(size.completion for size in own))

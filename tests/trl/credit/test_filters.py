@@ -10,6 +10,7 @@ import pytest
 
 from pettingllms_trl.credit import (
     Kept,
+    filters,
     first_rows,
     nonzero_variance,
     resolve,
@@ -221,6 +222,13 @@ def test_the_surplus_is_cut_by_rows(num_wanted: int, indices: tuple[int, ...]) -
     assert kept.dropped == {
         agent: sum(d.agent == agent for i, d in enumerate(TREE) if i not in indices) for agent in "ab"
     }
+
+
+def test_rows_are_counted_once_however_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[int] = []
+    monkeypatch.setattr(filters, "_num_rows", lambda decisions: counted.append(len(decisions)) or 4)
+    assert first_rows(TREE, nonzero_variance(TREE), 2).indices == (0, 2, 3)
+    assert counted == [6]
 
 
 def test_playing_until_nothing_is_missing_fills_the_batch() -> None:
