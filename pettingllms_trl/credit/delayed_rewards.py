@@ -56,21 +56,16 @@ def choose_credit(
     of_tree = "counterfactual" if args.num_continuations and args.sampling != "parallel" else "return_to_go"
     chosen = args.imitate or of_tree
     sampling: Sampling = args.sampling or ("tree" if needs_tree else "parallel")
-    return CreditChoice(
-        chosen,
-        sampling,
-        f"{', '.join(delayed)} {'is' if len(delayed) == 1 else 'are'} paid at later steps, so the credit is "
-        f"{chosen!r} with sampling={sampling!r}."
-        + " Others are given as credit=... (docs/delayed_rewards.md)."
-        * (args.imitate is None),
-    )
+    paid = f"{', '.join(delayed)} {'is' if len(delayed) == 1 else 'are'} paid at later steps"
+    others = " Others are given as credit=... (docs/delayed_rewards.md)." if args.imitate is None else ""
+    note = f"{paid}, so the credit is {chosen!r} with sampling={sampling!r}.{others}"
+    return CreditChoice(chosen, sampling, note)
 
 
 def delayed_agents(envs: Mapping[str, Sequence[AECEnv]]) -> list[str]:
     """The agents whose roles `metadata["delayed_roles"]` names, by role or by agent, of all environments."""
     found: dict[str, None] = {}
-    for pool in envs.values():
-        env = pool[0]
+    for env, *_ in envs.values():
         names = env.metadata.get("delayed_roles", ())
         known = {*env.possible_agents, *map(role_of, env.possible_agents)}
         if isinstance(names, str) or not known.issuperset(names):

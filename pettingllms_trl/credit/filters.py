@@ -16,6 +16,7 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 from pettingllms_trl.credit.grouping import Peers, Value, are_equal, numbers_of, siblings
@@ -63,8 +64,8 @@ def nonzero_variance(
     Example:
         Of the groups 1, 0 and 1, 1 the second is dropped.
     """
-    groups = _groups(decisions, value, peers, gamma)
-    return _keep(decisions, [group for members in groups.values() for group in _varied(members)], peers)
+    groups = _varied(decisions, value, peers, gamma)
+    return _keep(decisions, [group for members in groups.values() for group in members], peers)
 
 
 def signal_to_noise(
@@ -97,15 +98,12 @@ def signal_to_noise(
     if not 0.0 < threshold <= 1.0:
         raise ValueError(f"threshold={threshold!r}, expected the share of the variance to keep, above 0 to 1")
     kept: list[Hashable] = []
-    for members in _groups(decisions, value, peers, gamma).values():
-        variances = {group: statistics.variance(members[group]) for group in _varied(members)}
+    for members in _varied(decisions, value, peers, gamma).values():
+        variances = {group: statistics.variance(numbers) for group, numbers in members.items()}
         enough = threshold * math.fsum(variances.values())
-        held = 0.0
-        for group, variance in sorted(variances.items(), key=lambda item: -item[1]):
-            if held >= enough:
-                break
-            held += variance
-            kept.append(group)
+        ranked = sorted(variances, key=lambda group: -variances[group])
+        held = accumulate((variances[group] for group in ranked), initial=0.0)  # by those before each
+        kept += [group for group, before in zip(ranked, held, strict=False) if before < enough]
     return _keep(decisions, kept, peers)
 
 
@@ -142,13 +140,9 @@ def first_rows(decisions: Sequence[Decision], kept: Kept, num_wanted: int) -> Ke
     """
     enough, num_rows = num_wanted * len(decisions), _num_rows(decisions)
     of_row = Counter(decision.instance for decision in kept.decisions)
-    rows: set[int] = set()
-    held = 0
-    for row in dict.fromkeys(decision.instance for decision in decisions):
-        if held * num_rows >= enough:
-            break
-        rows.add(row)
-        held += of_row[row]
+    order = [*dict.fromkeys(decision.instance for decision in decisions)]
+    held = accumulate((of_row[row] for row in order), initial=0)  # by those before each
+    rows = {row for row, before in zip(order, held, strict=False) if before * num_rows < enough}
     return Kept.of(decisions, [i for d, i in zip(kept.decisions, kept.indices, strict=True) if d.instance in rows])
 
 
@@ -182,22 +176,20 @@ def _num_rows(decisions: Sequence[Decision]) -> int:
     return len({decision.instance for decision in decisions})
 
 
-Groups = dict[str, dict[Hashable, list[float]]]
-"""agent or role -> group -> the numbers of its members. A group's key contains its agent or role: it is unique."""
-
-
-def _groups(decisions: Sequence[Decision], value: Value, peers: Peers, gamma: float) -> Groups:
+def _varied(
+    decisions: Sequence[Decision], value: Value, peers: Peers, gamma: float
+) -> dict[str, dict[Hashable, list[float]]]:
+    """The numbers of the members of each group in which they differ, by agent or role, which the group's key has."""
     members: dict[str, dict[Hashable, dict[Hashable, float]]] = {}
     for i, (decision, numbers) in enumerate(zip(decisions, numbers_of(decisions, value, gamma), strict=True)):
         for k, number in enumerate(numbers):
             place = peers(i, decision, k)
             owner = place.role or decision.agent
             members.setdefault(owner, {}).setdefault((owner, place.group), {})[place.member] = number
-    return {owner: {group: list(own.values()) for group, own in groups.items()} for owner, groups in members.items()}
-
-
-def _varied(groups: Mapping[Hashable, Sequence[float]]) -> list[Hashable]:
-    return [group for group, numbers in groups.items() if not are_equal(numbers)]
+    return {
+        owner: {group: list(own.values()) for group, own in groups.items() if not are_equal(own.values())}
+        for owner, groups in members.items()
+    }
 
 
 def _keep(decisions: Sequence[Decision], groups: Sequence[Hashable], peers: Peers) -> Kept:

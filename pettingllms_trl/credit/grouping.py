@@ -60,7 +60,15 @@ def numbers_of(decisions: Sequence[Decision], value: Value, gamma: float = 1.0) 
     if value == "reward":
         return [[candidate.reward for candidate in decision.candidates] for decision in decisions]
     if value == "value":
-        return _continued(decisions)
+        for i, decision in enumerate(decisions):
+            if not all(candidate.continuations for candidate in decision.candidates):
+                raise ValueError(
+                    f"decision {i} ({decision.agent}, turn {decision.turn}) has "
+                    f"{[len(candidate.continuations) for candidate in decision.candidates]} continuations of its "
+                    "candidates, expected at least 1 of each (zeros where the step ended the episode). Set the number "
+                    "of continuations that the rollout plays, or choose another credit."
+                )
+        return [[candidate.value for candidate in decision.candidates] for decision in decisions]
     if any(math.isnan(decision.return_to_go) for decision in decisions):
         raise ValueError(
             "the decisions were re-weighed after they had been played, so their returns are unknown, expected finite "
@@ -92,18 +100,6 @@ def returns_to_go(decisions: Sequence[Decision], gamma: float = 1.0) -> list[flo
     return result
 
 
-def _continued(decisions: Sequence[Decision]) -> Numbers:
-    for i, decision in enumerate(decisions):
-        if not all(candidate.continuations for candidate in decision.candidates):
-            raise ValueError(
-                f"decision {i} ({decision.agent}, turn {decision.turn}) has "
-                f"{[len(candidate.continuations) for candidate in decision.candidates]} continuations of its "
-                "candidates, expected at least 1 of each (zeros where the step ended the episode). Set the number of "
-                "continuations that the rollout plays, or choose another credit."
-            )
-    return [[candidate.value for candidate in decision.candidates] for decision in decisions]
-
-
 def _of_branches(decision: Decision, to_go: float) -> list[float]:
     """The returns to go of all candidates, given that of the played one."""
     played = decision.played
@@ -118,9 +114,7 @@ def _of_branches(decision: Decision, to_go: float) -> list[float]:
 
 
 Scale = Literal["group", "batch", "none"]
-Advantages = Sequence[Sequence[float]]
-"""One sequence per decision, one number per candidate of it."""
-
+Advantages = Numbers
 EPSILON = 1e-4  # TRL's, so that one agent with one turn gets GRPOTrainer's advantages to the last bit
 
 TIES = 1e-6  # largest difference between numbers that count as equal: a reward is a sum of parts

@@ -65,9 +65,8 @@ def resolve(
 
     That rollout has two instances, two agents (`first_0`, `second_0`) and two turns. It leaves no trace in a scheme
     with a state: that of a `Stateful` scheme is restored, and of another object a copy is called. A plain function is
-    called
-    itself: one that writes into an outer variable (a running statistic, a log) sees the synthetic rollout. Make such a
-    function an object.
+    called itself: one that writes into an outer variable (a running statistic, a log) sees the synthetic rollout. Make
+    such a function an object.
 
     A built-in scheme may be given by name, by name with options, as a function, or as a `partial` of it with options;
     the remaining options have the defaults of its name. Any other function is used unchanged.
@@ -88,13 +87,8 @@ def resolve(
         name = next((name for name, scheme in SCHEMES.items() if scheme.function is function), None)
     else:
         name, given = _named("credit", "credit scheme", credit, SCHEMES)
-    if name is None:
-        scheme: Any = credit
-    else:
-        _check_options(f"credit={name!r}", SCHEMES[name].function, given)
-        scheme = _made(name, given, sampling=sampling, scale=scale)
-    assert callable(scheme)
-    if name is not None and SCHEMES[name].needs_continuations and num_continuations < 1:
+    scheme: Any = credit if name is None else _made(name, given, sampling=sampling, scale=scale)
+    if facts_of(scheme, sampling).value == "value" and num_continuations < 1:
         raise ValueError(
             f"credit={name!r} with {num_continuations} continuations of each candidate, expected at least 1: "
             "it judges a candidate by playing its branch on. Set num_continuations, or choose another credit."
@@ -110,11 +104,10 @@ def resolve(
 
 def best_sampling(credit: str | Named | Credit) -> Sampling:
     """The kind of sampling that suits a credit scheme best: `"tree"` for a function of the user's."""
-    if callable(credit):
-        function, _ = _taken_apart(credit)
-        found = [scheme for scheme in SCHEMES.values() if scheme.function is function]
-    else:
-        found = [SCHEMES[name] for name in ([credit] if isinstance(credit, str) else credit) if name in SCHEMES]
+    given: list[Any] = (
+        [_taken_apart(credit)[0]] if callable(credit) else [credit] if isinstance(credit, str) else [*credit]
+    )
+    found = [scheme for name, scheme in SCHEMES.items() if name in given or scheme.function in given]
     return next(iter(found[0].options)) if found else "tree"
 
 
@@ -295,6 +288,7 @@ def _taken_apart(given: Callable[..., Any]) -> tuple[Callable[..., Any], Mapping
 def _made(name: str, given: Mapping[str, Any], *, sampling: Sampling, scale: Scale) -> Credit:
     """A built-in scheme with the given options, and the defaults of its name for the rest."""
     row = SCHEMES[name]
+    _check_options(f"credit={name!r}", row.function, given)
     if sampling not in row.options:
         (needs,) = row.options
         raise ValueError(

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import torch
 
 from pettingllms_trl.credit.grouping import (
+    TIES,
     Advantages,
     Peers,
     Place,
@@ -59,7 +60,6 @@ class Scheme(NamedTuple):
     peers: Peers | None = None
     compares_episodes: bool = False
     scale: str | None = None
-    needs_continuations: bool = False
     value: Value | None = None
     groups_states: bool = False
     takes_negative: bool = True
@@ -190,9 +190,7 @@ def success(decisions: Sequence[Decision], /, *, keep_fraction: float | None = N
     return [[value * (k == decision.chosen) for k, value in enumerate(row)] for decision, row in pairs]
 
 
-@scheme(
-    "counterfactual", {"tree": {}}, sums={"tree": "siblings"}, peers=siblings, value="value", needs_continuations=True
-)
+@scheme("counterfactual", {"tree": {}}, sums={"tree": "siblings"}, peers=siblings, value="value")
 def counterfactual(decisions: Sequence[Decision], /, *, scale: Scale = "group") -> Advantages:
     r"""Advantages from each candidate's sampled action value, `A_k = (Q_k - mean_j Q_j) / (std_j Q_j + 1e-4)`.
 
@@ -290,9 +288,6 @@ def _returns(decisions: Sequence[Decision]) -> list[list[float]]:
     return [[decision.episode_return] * len(decision.candidates) for decision in decisions]
 
 
-_ZERO = 1e-6  # a return is a sum, and one that should be 0 may be a rounding error, which must not be divided by
-
-
 @scheme("magrpo", {"tree": {}, "parallel": {}}, sums=_BY_TURN, peers=same_turn, value="return_to_go")
 def magrpo(decisions: Sequence[Decision], /, *, scale: Scale = "none", gamma: float = 1.0) -> Advantages:
     r"""MAGRPO: group Monte-Carlo returns, turn by turn, `A_k = G_k - mean_j G_j` (arXiv:2508.04652).
@@ -365,7 +360,7 @@ def max_rl(decisions: Sequence[Decision], /, *, value: Value = "reward", gamma: 
     """
     numbers = numbers_of(decisions, value, gamma)
     for decision, row in zip(decisions, numbers, strict=True):
-        if min(row) < -_ZERO:
+        if min(row) < -TIES:
             raise ValueError(
                 f"max_rl got the {value} {min(row)} of {decision.agent!r} at turn {decision.turn}, expected at least "
                 "0: it reads a reward as a rate of success. Weigh the negative parts of the reward with 0 (so that, "
@@ -382,4 +377,4 @@ def _one_each(decisions: Sequence[Decision], value: Value) -> bool:
 
 def _mean_or_one(rows: torch.Tensor) -> torch.Tensor:
     mean = mean_of_peers(rows)
-    return torch.where(mean > _ZERO, mean, 1.0)  # if the mean is 0, so are all numbers
+    return torch.where(mean > TIES, mean, 1.0)  # a rounding error is not divided by; if the mean is 0, so are all

@@ -146,7 +146,7 @@ def test_a_filters_own_value_goes_before_the_credits() -> None:
 
 
 def test_a_credit_by_value_needs_continuations() -> None:
-    with pytest.raises(ValueError, match=r"has \[0, 0\] continuations of its candidates, expected at least 1 of each"):
+    with pytest.raises(ValueError, match=r"credit='at_grpo' with 0 continuations of each candidate, expected at"):
         resolve({"at_grpo": {"value": "value"}}, sampling="tree", scale="group", num_candidates=2)
 
 
