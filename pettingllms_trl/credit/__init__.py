@@ -45,7 +45,7 @@ from pettingllms_trl.credit.filters import (
     rows_to_play,
     signal_to_noise,
 )
-from pettingllms_trl.credit.grouping import Advantages, Scale, Value
+from pettingllms_trl.credit.grouping import Advantages
 from pettingllms_trl.credit.rae import RunningBaseline, rae
 from pettingllms_trl.credit.registry import (
     AnyFilter,
@@ -76,10 +76,8 @@ __all__ = [
     "Named",
     "RunningBaseline",
     "Sampling",
-    "Scale",
     "SchemeFacts",
     "Stateful",
-    "Value",
     "at_grpo",
     "best",
     "best_sampling",

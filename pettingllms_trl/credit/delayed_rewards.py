@@ -56,21 +56,16 @@ def choose_credit(
     of_tree = "counterfactual" if args.num_continuations and args.sampling != "parallel" else "return_to_go"
     chosen = args.imitate or of_tree
     sampling: Sampling = args.sampling or ("tree" if needs_tree else "parallel")
-    return CreditChoice(
-        chosen,
-        sampling,
-        f"{', '.join(delayed)} {'is' if len(delayed) == 1 else 'are'} paid at later steps, so the credit is "
-        f"{chosen!r} with sampling={sampling!r}."
-        + " Others are given as credit=... (docs/delayed_rewards.md)."
-        * (args.imitate is None),
-    )
+    paid = f"{', '.join(delayed)} {'is' if len(delayed) == 1 else 'are'} paid at later steps"
+    others = " Others are given as credit=... (docs/delayed_rewards.md)." if args.imitate is None else ""
+    note = f"{paid}, so the credit is {chosen!r} with sampling={sampling!r}.{others}"
+    return CreditChoice(chosen, sampling, note)
 
 
 def delayed_agents(envs: Mapping[str, Sequence[AECEnv]]) -> list[str]:
     """The agents whose roles `metadata["delayed_roles"]` names, by role or by agent, of all environments."""
     found: dict[str, None] = {}
-    for pool in envs.values():
-        env = pool[0]
+    for env, *_ in envs.values():
         names = env.metadata.get("delayed_roles", ())
         known = {*env.possible_agents, *map(role_of, env.possible_agents)}
         if isinstance(names, str) or not known.issuperset(names):
@@ -101,7 +96,7 @@ def check_delayed_roles(
             continued nor does the credit read their returns.
     """
     agents = [agent for agent in delayed_agents(envs) if agent in trained]
-    alone = facts_of(credit, args.sampling).judges_own_step
+    alone = facts_of(credit, args.sampling).value == "reward"
     is_late = any(pool[0].metadata.get("program") == "end" for pool in envs.values()) and not reward_functions
     if agents and is_late and args.sampling == "tree" and (alone or not args.num_continuations):
         raise ValueError(

@@ -16,9 +16,10 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
-from pettingllms_trl.credit.grouping import Peers, Value, numbers_of, siblings
+from pettingllms_trl.credit.grouping import Peers, Value, are_equal, numbers_of, siblings
 from pettingllms_trl.records import Decision
 
 
@@ -56,15 +57,15 @@ def nonzero_variance(
     the same for rewards other than 0 and 1. As in its code, except that a group of one is dropped, too.
 
     Args:
-        value: The number that is compared within a group, usually that of the credit scheme.
-        peers: Defines the groups: `grouping.siblings` in a tree, `grouping.episodes` for whole episodes, ...
+        value: The number that is compared within a group; in a trainer by default that of the credit scheme.
+        peers: Defines the groups, as `grouping.siblings` or `grouping.episodes`; by default those of the scheme, too.
         gamma: Discount of `value="return_to_go"`.
 
     Example:
         Of the groups 1, 0 and 1, 1 the second is dropped.
     """
-    groups = _groups(decisions, value, peers, gamma)
-    return _keep(decisions, [group for members in groups.values() for group in _varied(members)], peers)
+    groups = _varied(decisions, value, peers, gamma)
+    return _keep(decisions, [group for members in groups.values() for group in members], peers)
 
 
 def signal_to_noise(
@@ -97,15 +98,12 @@ def signal_to_noise(
     if not 0.0 < threshold <= 1.0:
         raise ValueError(f"threshold={threshold!r}, expected the share of the variance to keep, above 0 to 1")
     kept: list[Hashable] = []
-    for members in _groups(decisions, value, peers, gamma).values():
-        variances = {group: statistics.variance(members[group]) for group in _varied(members)}
+    for members in _varied(decisions, value, peers, gamma).values():
+        variances = {group: statistics.variance(numbers) for group, numbers in members.items()}
         enough = threshold * math.fsum(variances.values())
-        held = 0.0
-        for group, variance in sorted(variances.items(), key=lambda item: -item[1]):
-            if held >= enough:
-                break
-            held += variance
-            kept.append(group)
+        ranked = sorted(variances, key=lambda group: -variances[group])
+        held = accumulate((variances[group] for group in ranked), initial=0.0)  # by those before each
+        kept += [group for group, before in zip(ranked, held, strict=False) if before < enough]
     return _keep(decisions, kept, peers)
 
 
@@ -140,15 +138,11 @@ def first_rows(decisions: Sequence[Decision], kept: Kept, num_wanted: int) -> Ke
 
     Like DAPO, this drops the surplus of the rows that were played last, whatever their rewards.
     """
-    enough = num_wanted * len(decisions)
+    enough, num_rows = num_wanted * len(decisions), _num_rows(decisions)
     of_row = Counter(decision.instance for decision in kept.decisions)
-    rows: set[int] = set()
-    held = 0
-    for row in dict.fromkeys(decision.instance for decision in decisions):
-        if held * _num_rows(decisions) >= enough:
-            break
-        rows.add(row)
-        held += of_row[row]
+    order = [*dict.fromkeys(decision.instance for decision in decisions)]
+    held = accumulate((of_row[row] for row in order), initial=0)  # by those before each
+    rows = {row for row, before in zip(order, held, strict=False) if before * num_rows < enough}
     return Kept.of(decisions, [i for d, i in zip(kept.decisions, kept.indices, strict=True) if d.instance in rows])
 
 
@@ -182,26 +176,23 @@ def _num_rows(decisions: Sequence[Decision]) -> int:
     return len({decision.instance for decision in decisions})
 
 
-_SAME = 1e-6  # returns are sums, and equal ones may differ by a rounding error
-
-Groups = dict[str, dict[Hashable, list[float]]]
-"""agent -> group -> the numbers of its members. A group's key contains its agent, so it is unique."""
-
-
-def _groups(decisions: Sequence[Decision], value: Value, peers: Peers, gamma: float) -> Groups:
+def _varied(
+    decisions: Sequence[Decision], value: Value, peers: Peers, gamma: float
+) -> dict[str, dict[Hashable, list[float]]]:
+    """The numbers of the members of each group in which they differ, by agent or role, which the group's key has."""
     members: dict[str, dict[Hashable, dict[Hashable, float]]] = {}
     for i, (decision, numbers) in enumerate(zip(decisions, numbers_of(decisions, value, gamma), strict=True)):
         for k, number in enumerate(numbers):
             place = peers(i, decision, k)
-            of_agent = members.setdefault(decision.agent, {})
-            of_agent.setdefault((decision.agent, place.group), {})[place.member] = number
-    return {agent: {group: list(own.values()) for group, own in groups.items()} for agent, groups in members.items()}
-
-
-def _varied(groups: Mapping[Hashable, Sequence[float]]) -> list[Hashable]:
-    return [group for group, numbers in groups.items() if max(numbers) - min(numbers) > _SAME]
+            owner = place.role or decision.agent
+            members.setdefault(owner, {}).setdefault((owner, place.group), {})[place.member] = number
+    return {
+        owner: {group: list(own.values()) for group, own in groups.items() if not are_equal(own.values())}
+        for owner, groups in members.items()
+    }
 
 
 def _keep(decisions: Sequence[Decision], groups: Sequence[Hashable], peers: Peers) -> Kept:
     kept = set(groups)
-    return Kept.of(decisions, [i for i, d in enumerate(decisions) if (d.agent, peers(i, d, 0).group) in kept])
+    places = [peers(i, decision, 0) for i, decision in enumerate(decisions)]
+    return Kept.of(decisions, [i for i, p in enumerate(places) if (p.role or decisions[i].agent, p.group) in kept])

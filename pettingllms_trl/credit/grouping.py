@@ -8,7 +8,7 @@ agent is compared only with itself, so that no other agent's reward changes its 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, NamedTuple, get_args
@@ -20,7 +20,7 @@ from pettingllms_envs.suggestions import did_you_mean
 from pettingllms_trl.records import Decision, role_of
 
 
-Value = Literal["reward", "return_to_go", "outcome"]
+Value = Literal["reward", "return_to_go", "outcome", "value"]
 Numbers = Sequence[Sequence[float]]
 """One sequence per decision, one number per candidate of it."""
 
@@ -35,6 +35,7 @@ def numbers_of(decisions: Sequence[Decision], value: Value, gamma: float = 1.0) 
       (`credit="counterfactual"`).
     - `"outcome"`: the episode's return if the candidate had been played, with the same limitation: the return to go
       plus what the agent had been paid before.
+    - `"value"`: the reward plus the mean of the candidate's continuations (`Candidate.value`).
 
     Args:
         decisions: Decisions of whole episodes; with `gamma` below 1, none of an agent's decisions may be missing.
@@ -42,8 +43,9 @@ def numbers_of(decisions: Sequence[Decision], value: Value, gamma: float = 1.0) 
             agent was paid from its decision t up to its next one, t + 1.
 
     Raises:
-        ValueError: `value` is none of the three; `gamma` is out of range, or given for another value; or the returns
-            are unknown, because the rewards were reweighed after the decisions had been played.
+        ValueError: `value` is none of these; `gamma` is out of range, or given for another value; the returns are
+            unknown, because the rewards were reweighed after the decisions had been played; or there are no
+            continuations.
 
     Example:
         An agent is paid 1 at its first decision (the candidates' rewards are 1, 0) and 2 at its second and last one:
@@ -57,6 +59,16 @@ def numbers_of(decisions: Sequence[Decision], value: Value, gamma: float = 1.0) 
         raise ValueError(f"gamma={gamma!r} with value={value!r}, which has no discount. Set value='return_to_go'.")
     if value == "reward":
         return [[candidate.reward for candidate in decision.candidates] for decision in decisions]
+    if value == "value":
+        for i, decision in enumerate(decisions):
+            if not all(candidate.continuations for candidate in decision.candidates):
+                raise ValueError(
+                    f"decision {i} ({decision.agent}, turn {decision.turn}) has "
+                    f"{[len(candidate.continuations) for candidate in decision.candidates]} continuations of its "
+                    "candidates, expected at least 1 of each (zeros where the step ended the episode). Set the number "
+                    "of continuations that the rollout plays, or choose another credit."
+                )
+        return [[candidate.value for candidate in decision.candidates] for decision in decisions]
     if any(math.isnan(decision.return_to_go) for decision in decisions):
         raise ValueError(
             "the decisions were re-weighed after they had been played, so their returns are unknown, expected finite "
@@ -102,12 +114,16 @@ def _of_branches(decision: Decision, to_go: float) -> list[float]:
 
 
 Scale = Literal["group", "batch", "none"]
-Advantages = Sequence[Sequence[float]]
-"""One sequence per decision, one number per candidate of it."""
-
+Advantages = Numbers
 EPSILON = 1e-4  # TRL's, so that one agent with one turn gets GRPOTrainer's advantages to the last bit
 
 TIES = 1e-6  # largest difference between numbers that count as equal: a reward is a sum of parts
+
+
+def are_equal(numbers: Collection[float]) -> bool:
+    """Whether numbers, such as the rewards of a group, differ by rounding errors at most."""
+    return max(numbers) - min(numbers) <= TIES
+
 
 ROUNDING = 1e-4  # largest error of advantages in single precision, relative above 1; beyond it double is used
 

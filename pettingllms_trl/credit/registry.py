@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, get_args
 
 from pettingllms_envs.suggestions import did_you_mean
 from pettingllms_trl.credit.filters import Filter, check_kept, nonzero_variance, signal_to_noise
-from pettingllms_trl.credit.grouping import Advantages, Peers, Scale, Value, episodes, peers_of
+from pettingllms_trl.credit.grouping import Advantages, Peers, Scale, Value, episodes, peers_of, same_turn, siblings
 from pettingllms_trl.credit.rae import RunningBaseline  # noqa: F401  # which is one of SCHEMES by this
 from pettingllms_trl.credit.schemes import SCHEMES, Options, Sums
 from pettingllms_trl.credit.schemes import Sampling as Sampling
@@ -30,7 +30,7 @@ class SchemeFacts(NamedTuple):
             candidates of a decision; for decisions with one candidate, those of an instance at one `"turn"`, in all
             `"episodes"` (one decision of each), or all of the `"instance"`. `None`: the baseline is no group's mean.
         peers: With which single decisions' candidates are compared; `None`: whole episodes are, or nothing is.
-        judges_own_step: Whether it compares candidates by the reward of their own step.
+        value: The number by which it compares candidates, with the discount `gamma`; `None`: by several, or by none.
         scale: What it divides by: `"group"`, `"batch"` or `"none"`, as in [`at_grpo`], or `"mean"` for the group's
             mean. `None`: it has no such option.
         compares_states: Whether it takes candidates or decisions in equal states for alike.
@@ -39,7 +39,8 @@ class SchemeFacts(NamedTuple):
 
     sums_to_zero: Sums | None = None
     peers: Peers | None = None
-    judges_own_step: bool = False
+    value: Value | None = None
+    gamma: float = 1.0
     scale: str | None = None
     compares_states: bool = False
     takes_negative: bool = True
@@ -64,9 +65,8 @@ def resolve(
 
     That rollout has two instances, two agents (`first_0`, `second_0`) and two turns. It leaves no trace in a scheme
     with a state: that of a `Stateful` scheme is restored, and of another object a copy is called. A plain function is
-    called
-    itself: one that writes into an outer variable (a running statistic, a log) sees the synthetic rollout. Make such a
-    function an object.
+    called itself: one that writes into an outer variable (a running statistic, a log) sees the synthetic rollout. Make
+    such a function an object.
 
     A built-in scheme may be given by name, by name with options, as a function, or as a `partial` of it with options;
     the remaining options have the defaults of its name. Any other function is used unchanged.
@@ -87,13 +87,8 @@ def resolve(
         name = next((name for name, scheme in SCHEMES.items() if scheme.function is function), None)
     else:
         name, given = _named("credit", "credit scheme", credit, SCHEMES)
-    if name is None:
-        scheme: Any = credit
-    else:
-        _check_options(f"credit={name!r}", SCHEMES[name].function, given)
-        scheme = _made(name, given, sampling=sampling, scale=scale)
-    assert callable(scheme)
-    if name is not None and SCHEMES[name].needs_continuations and num_continuations < 1:
+    scheme: Any = credit if name is None else _made(name, given, sampling=sampling, scale=scale)
+    if facts_of(scheme, sampling).value == "value" and num_continuations < 1:
         raise ValueError(
             f"credit={name!r} with {num_continuations} continuations of each candidate, expected at least 1: "
             "it judges a candidate by playing its branch on. Set num_continuations, or choose another credit."
@@ -109,11 +104,10 @@ def resolve(
 
 def best_sampling(credit: str | Named | Credit) -> Sampling:
     """The kind of sampling that suits a credit scheme best: `"tree"` for a function of the user's."""
-    if callable(credit):
-        function, _ = _taken_apart(credit)
-        found = [scheme for scheme in SCHEMES.values() if scheme.function is function]
-    else:
-        found = [SCHEMES[name] for name in ([credit] if isinstance(credit, str) else credit) if name in SCHEMES]
+    given: list[Any] = (
+        [_taken_apart(credit)[0]] if callable(credit) else [credit] if isinstance(credit, str) else [*credit]
+    )
+    found = [scheme for name, scheme in SCHEMES.items() if name in given or scheme.function in given]
     return next(iter(found[0].options)) if found else "tree"
 
 
@@ -129,24 +123,25 @@ def _copy(function: Callable[..., Any]) -> Callable[..., Any]:
 AnyFilter = str | Named | Filter
 
 
-def resolve_filters(
-    filters: AnyFilter | list[AnyFilter] | None, *, sampling: Sampling, num_candidates: int, num_continuations: int = 0
-) -> list[Filter]:
-    """The user's group filters: none, one, or a list of them. Raises the same errors as `resolve_filter`."""
+def resolve_filters(filters: AnyFilter | list[AnyFilter] | None, **of_rollout: Any) -> list[Filter]:
+    """The user's group filters: none, one, or a list of them, each as `resolve_filter` gives it."""
     given = filters if isinstance(filters, list) else [] if filters is None else [filters]
-    return [
-        resolve_filter(one, sampling=sampling, num_candidates=num_candidates, num_continuations=num_continuations)
-        for one in given
-    ]
+    return [resolve_filter(one, **of_rollout) for one in given]
 
 
 def resolve_filter(
-    group_filter: AnyFilter, *, sampling: Sampling, num_candidates: int = 2, num_continuations: int = 0
+    group_filter: AnyFilter,
+    *,
+    sampling: Sampling,
+    credit: Credit | None = None,
+    num_candidates: int = 2,
+    num_continuations: int = 0,
 ) -> Filter:
     """The user's group filter, validated on a synthetic rollout.
 
-    A filter given by name compares a decision's candidates by their rewards in a tree, and an agent's episodes by
-    their returns with `sampling="parallel"`.
+    A built-in filter compares what the resolved scheme `credit` compares, unless its options say otherwise. Where that
+    is not known it compares a decision's candidates by their rewards in a tree, and an agent's episodes by their
+    returns with `sampling="parallel"`.
     """
     if callable(group_filter):
         base, given = _taken_apart(group_filter)
@@ -155,12 +150,21 @@ def resolve_filter(
         base = _FILTERS[name]
     if base in _FILTERS.values():
         _check_options(f"the group filter {name_of(base)}", base, given)
-        options: Mapping[str, Any] = {} if sampling == "tree" else {"value": "outcome", "peers": episodes}
-        group_filter = partial(base, **{**options, **given})
+        group_filter = partial(base, **_compared(given, credit, sampling))
     assert callable(group_filter)
     probe = _probe(sampling, num_candidates, num_continuations)
     check_kept(_copy(group_filter)(probe), probe, name=name_of(group_filter))
     return group_filter
+
+
+def _compared(given: Options, credit: Credit | None, sampling: Sampling) -> Options:
+    """The options of a built-in filter: those given, and for the rest the number and the peers of the credit."""
+    facts = SchemeFacts() if credit is None else facts_of(credit, sampling)
+    if "value" not in given and facts.value is not None:
+        given = {"value": facts.value, "gamma": facts.gamma, **given}
+    value = given.get("value", "reward" if sampling == "tree" else "outcome")
+    alone = siblings if sampling == "tree" else episodes if value == "outcome" else same_turn
+    return {"value": value, "peers": facts.peers or alone, **given}
 
 
 def name_of(function: Callable[..., Any]) -> str:
@@ -184,15 +188,17 @@ def facts_of(credit: Credit, sampling: Sampling) -> SchemeFacts:
     options = {name: given.get(name, parameter.default) for name, parameter in _keywords(function).items()}
     of_episodes = scheme.compares_episodes and sampling == "parallel" and options["value"] == "outcome"
     peers = peers_of(options["group"]) if "group" in options else scheme.peers
+    value: Value | None = scheme.value or options.get("value")
     keys = peers.args[0] if isinstance(peers, partial) else {"turn"}
     is_by_turn = "role" not in keys and not keys.isdisjoint(("turn", "prompt"))
     return SchemeFacts(
         sums_to_zero="episodes" if of_episodes else scheme.sums.get(sampling) if is_by_turn else None,
         peers=None if of_episodes else peers,
         reads_phases="phase" in keys,
-        judges_own_step=options.get("value") == "reward",
+        value=value,
+        gamma=options.get("gamma", 1.0),
         scale=scheme.scale or options.get("scale"),
-        compares_states=scheme.groups_states or _of_branches(scheme.value or options.get("value"), sampling),
+        compares_states=scheme.groups_states or _of_branches(value, sampling),
         takes_negative=scheme.takes_negative,
         has_baseline=scheme.has_baseline,
     )
@@ -282,6 +288,7 @@ def _taken_apart(given: Callable[..., Any]) -> tuple[Callable[..., Any], Mapping
 def _made(name: str, given: Mapping[str, Any], *, sampling: Sampling, scale: Scale) -> Credit:
     """A built-in scheme with the given options, and the defaults of its name for the rest."""
     row = SCHEMES[name]
+    _check_options(f"credit={name!r}", row.function, given)
     if sampling not in row.options:
         (needs,) = row.options
         raise ValueError(

@@ -153,11 +153,9 @@ class RewardFunctions:
             for i, function in enumerate(self._functions)
             if self._loop is not None and _is_async(function)
         }
-        found: dict[int, Any] = {}
+        functions: list[Any] = self._functions  # names are loaded by now
         with self._lock:
-            for i, function in enumerate(self._functions):
-                if i not in awaited:
-                    found[i] = function(**arguments)  # type: ignore[operator]  # names are loaded by now
+            found = {i: function(**arguments) for i, function in enumerate(functions) if i not in awaited}
         found |= {i: future.result() for i, future in awaited.items()}
         rewards = [_checked(found[i], name, decision) for i, name in enumerate(self.names)]
         return [
@@ -221,12 +219,8 @@ def _texts(decision: PendingDecision) -> dict[str, list[Any]]:
         if not isinstance(prompt, str) and {"image", "images"} & decision.row.keys():
             pictures = decision.row.get("images") or [decision.row.get("image")]
             prompt = prepare_multimodal_messages(prompt, [each for each in pictures if each is not None])  # as in TRL
-    if isinstance(prompt, str):
-        return {"prompts": [prompt] * len(texts), "completions": texts}
-    return {
-        "prompts": [prompt] * len(texts),
-        "completions": [[{"role": "assistant", "content": text}] for text in texts],
-    }
+    messages_of = [[{"role": "assistant", "content": text}] for text in texts]
+    return {"prompts": [prompt] * len(texts), "completions": texts if isinstance(prompt, str) else messages_of}
 
 
 def _end(thread: threading.Thread, loop: asyncio.AbstractEventLoop) -> None:

@@ -188,7 +188,9 @@ def weigher(
     shown = [name for _, _, branch in steps for parts in branch.parts.values() for name in parts]
     known = list(dict.fromkeys([*declared_parts(envs), *shown, *functions]))
     is_declared = all(env.metadata.get(RANGES) is not None for env in envs)
-    late = [] if is_declared else [name for name in weights if _is_new(name, known)]
+    # What is like a known one is that, or a misspelt one; any other may come at a later step.
+    is_like = partial(difflib.get_close_matches, possibilities=known, n=1, cutoff=MISSPELT)
+    late = [] if is_declared else [name for name in weights if not is_like(name)]
     check_weights(weights, alpha, known=[*known, *late])
     made = RewardWeights(weights, alpha, late)
     for env, agent, branch in steps:
@@ -229,8 +231,3 @@ def check_not_negative(envs: Sequence[AECEnv], weights: Mapping[str, float] | No
 def declared_parts(envs: Sequence[AECEnv]) -> list[str]:
     """The reward parts that environments declare, each name once."""
     return list(dict.fromkeys(name for env in envs for name in env.metadata.get(RANGES) or ()))
-
-
-def _is_new(name: str, known: Collection[str]) -> bool:
-    """Whether a name is not known, and unlike all that are, so that it is hardly a misspelt one."""
-    return name not in known and not difflib.get_close_matches(name, known, n=1, cutoff=MISSPELT)

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import torch
 
 from pettingllms_trl.credit.grouping import (
+    TIES,
     Advantages,
     Peers,
     Place,
@@ -59,7 +60,6 @@ class Scheme(NamedTuple):
     peers: Peers | None = None
     compares_episodes: bool = False
     scale: str | None = None
-    needs_continuations: bool = False
     value: Value | None = None
     groups_states: bool = False
     takes_negative: bool = True
@@ -190,7 +190,7 @@ def success(decisions: Sequence[Decision], /, *, keep_fraction: float | None = N
     return [[value * (k == decision.chosen) for k, value in enumerate(row)] for decision, row in pairs]
 
 
-@scheme("counterfactual", {"tree": {}}, sums={"tree": "siblings"}, peers=siblings, needs_continuations=True)
+@scheme("counterfactual", {"tree": {}}, sums={"tree": "siblings"}, peers=siblings, value="value")
 def counterfactual(decisions: Sequence[Decision], /, *, scale: Scale = "group") -> Advantages:
     r"""Advantages from each candidate's sampled action value, `A_k = (Q_k - mean_j Q_j) / (std_j Q_j + 1e-4)`.
 
@@ -208,19 +208,10 @@ def counterfactual(decisions: Sequence[Decision], /, *, scale: Scale = "group") 
         Rewards 1, 0, with continuations 0, 0 and 3, 1: Q is 1, 2, so with `scale="none"` the advantages are -0.5, 0.5:
         the candidate with the higher immediate reward is the worse one.
     """
-    for i, decision in enumerate(decisions):
-        if not all(candidate.continuations for candidate in decision.candidates):
-            raise ValueError(
-                f"decision {i} ({decision.agent}, turn {decision.turn}) has "
-                f"{[len(candidate.continuations) for candidate in decision.candidates]} continuations of its "
-                "candidates, expected at least 1 of each (zeros where the step ended the episode). Set the number of "
-                "continuations that the rollout plays, or choose another credit."
-            )
-    numbers = [[candidate.value for candidate in decision.candidates] for decision in decisions]
-    return compare(decisions, numbers, peers=siblings, scale=scale)
+    return compare(decisions, numbers_of(decisions, "value"), peers=siblings, scale=scale)
 
 
-@scheme("grpo", {"parallel": {}}, sums={"parallel": "episodes"})
+@scheme("grpo", {"parallel": {}}, sums={"parallel": "episodes"}, value="outcome")
 def grpo(decisions: Sequence[Decision], /, *, scale: Scale = "group") -> Advantages:
     r"""Whole-trajectory GRPO for teams: every decision of an episode gets the episode's advantage.
 
@@ -237,7 +228,7 @@ def grpo(decisions: Sequence[Decision], /, *, scale: Scale = "group") -> Advanta
     return compare(decisions, _returns(decisions), peers=episodes, scale=scale)
 
 
-@scheme("dr_mas", {"parallel": {}}, sums={"parallel": "instance"})
+@scheme("dr_mas", {"parallel": {}}, sums={"parallel": "instance"}, value="outcome")
 def dr_mas(decisions: Sequence[Decision], /, *, scale: Scale = "group") -> Advantages:
     r"""Dr. MAS: each agent normalised by the statistics of its own decisions (arXiv:2602.08847).
 
@@ -295,9 +286,6 @@ def gigpo(
 
 def _returns(decisions: Sequence[Decision]) -> list[list[float]]:
     return [[decision.episode_return] * len(decision.candidates) for decision in decisions]
-
-
-_ZERO = 1e-6  # a return is a sum, and one that should be 0 may be a rounding error, which must not be divided by
 
 
 @scheme("magrpo", {"tree": {}, "parallel": {}}, sums=_BY_TURN, peers=same_turn, value="return_to_go")
@@ -372,7 +360,7 @@ def max_rl(decisions: Sequence[Decision], /, *, value: Value = "reward", gamma: 
     """
     numbers = numbers_of(decisions, value, gamma)
     for decision, row in zip(decisions, numbers, strict=True):
-        if min(row) < -_ZERO:
+        if min(row) < -TIES:
             raise ValueError(
                 f"max_rl got the {value} {min(row)} of {decision.agent!r} at turn {decision.turn}, expected at least "
                 "0: it reads a reward as a rate of success. Weigh the negative parts of the reward with 0 (so that, "
@@ -389,4 +377,4 @@ def _one_each(decisions: Sequence[Decision], value: Value) -> bool:
 
 def _mean_or_one(rows: torch.Tensor) -> torch.Tensor:
     mean = mean_of_peers(rows)
-    return torch.where(mean > _ZERO, mean, 1.0)  # if the mean is 0, so are all numbers
+    return torch.where(mean > TIES, mean, 1.0)  # a rounding error is not divided by; if the mean is 0, so are all

@@ -7,11 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pettingllms_trl.credit import Advantages
+from pettingllms_trl.credit.grouping import are_equal
 from pettingllms_trl.records import Decision
-
-
-SAME_RETURN = 1e-6
-"""Returns are sums, and equal ones may differ by a rounding error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,12 +63,12 @@ def _statistics(decisions: Sequence[Decision], advantages: Advantages) -> GroupS
         after.setdefault(decision.turn, []).append(decision.return_to_go - decision.played.reward)
     return GroupStatistics(
         num_groups=len(groups),
-        is_flat=small and all(len(values) == 1 for values in groups.values()),
+        is_flat=small and all(map(are_equal, groups.values())),
         is_tree=is_tree,
         rewards=(min(rewards), max(rewards)),
         returns=(min(returns), max(returns)),
         is_delayed=is_tree
-        and min(rewards) == max(rewards)
+        and are_equal(rewards)
         and any(len({c.completion.text for c in decision.candidates}) > 1 for decision in decisions)
-        and any(max(values) - min(values) > SAME_RETURN for values in after.values()),
+        and not all(map(are_equal, after.values())),
     )

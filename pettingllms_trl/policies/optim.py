@@ -12,6 +12,20 @@ from pettingllms_trl.policies.adapters import ParametersOf
 from pettingllms_trl.policies.routing import Policy
 
 
+def check_rates(given: torch.optim.Optimizer | None, trained: Sequence[Policy], *, has_factors: bool) -> None:
+    """Raise `ValueError` for an optimizer of the user's where policies or a schedule set learning rates: its parameter
+    groups are not split by policy."""
+    own = [each for each in trained if each.learning_rate is not None]
+    found = [f"policy {each.name!r} has learning_rate={each.learning_rate}" for each in own]
+    found += ["the schedule has factors"] if has_factors else []
+    if given is not None and found:
+        raise ValueError(
+            f"optimizers has a {type(given).__name__}, whose learning rates hold, but {' and '.join(found)}; expected "
+            "one of them. Leave optimizers out, or set each policy's rate ('lr') in its parameter groups, and not by "
+            "learning_rate= of Policy or rest= of Alternate."
+        )
+
+
 def split_groups(
     optimizer: torch.optim.Optimizer,
     trained: Sequence[Policy],

@@ -30,6 +30,7 @@ from trl.trainer.utils import nanstd
 
 from pettingllms_envs.episodes.figures import PlayedReply, of_agents, of_outcome
 from pettingllms_envs.replies.reading_counts import READ_AS, form_of
+from pettingllms_trl.credit.grouping import are_equal
 from pettingllms_trl.records import Decision, Episode
 from pettingllms_trl.trainer.collector import Played
 
@@ -117,7 +118,7 @@ class EpisodeMetrics:
             metrics |= {f"{agent}/{name}": [read[form] / read.total()] for form, name in READ_AS.items()}
         are_flat = defaultdict[str, list[bool]](list)
         for (agent, _), values in self._groups.items():
-            are_flat[agent].append(len(values) == 1)
+            are_flat[agent].append(are_equal(values))
         for agent, flat in are_flat.items():
             metrics[f"{agent}/frac_reward_zero_std"] = [sum(flat) / len(flat)]
         for name, given in self._scores.items():

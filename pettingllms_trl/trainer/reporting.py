@@ -185,7 +185,7 @@ class GenerationReporter:
             "credit": {
                 "name": credits.name_of(self._setup.credit),
                 "sums_to_zero": self._facts.sums_to_zero,
-                "judges_own_step": self._facts.judges_own_step,
+                "judges_own_step": self._facts.value == "reward",
                 "scale": self._facts.scale,
             },
             "learning_rate": args.learning_rate,

@@ -20,8 +20,9 @@ from pettingllms_trl.credit.reward_functions import RewardFunctions
 from pettingllms_trl.credit.reward_weights import RewardWeights, check_not_negative, declared_parts, weigher
 from pettingllms_trl.credit.selection import check_resampling
 from pettingllms_trl.engines.factory import check_served
+from pettingllms_trl.policies.optim import check_rates
 from pettingllms_trl.policies.profiles import check_chat_template
-from pettingllms_trl.policies.routing import Routing, route
+from pettingllms_trl.policies.routing import Policy, Routing, route
 from pettingllms_trl.processes.distributed import check_processes
 from pettingllms_trl.records import NEVER, role_of
 from pettingllms_trl.rollout import env_checks
@@ -31,7 +32,7 @@ from pettingllms_trl.rollout.env_pool import DEFAULT_ENVIRONMENT, MakeEnv, unpla
 from pettingllms_trl.rollout.prompts import agents_with_history
 from pettingllms_trl.trainer.dataloading import check_num_rows, rows_left_out, several_rollouts, shifting_evaluation
 from pettingllms_trl.trainer.dataset_checks import by_argument, check_reward_columns, check_seeds, read_columns
-from pettingllms_trl.update.schedule import Alternate, Schedule, check_windows, learners
+from pettingllms_trl.update.schedule import Alternate, Schedule, check_windows, learners, rate_factors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +83,7 @@ class Setup:
         filters: Any,
         curriculum: Any,
         schedule: Any,
+        optimizer: Any,
     ) -> Setup:
         make_env = env_checks.env_makers(env)
         args = _config(args)
@@ -110,7 +112,7 @@ class Setup:
         )
         if args.process_index == 0:
             check_seeds(make_env, envs, datasets, args.seed)
-        schedule = _schedule(schedule, args, [policy.name for policy in routing.trained])
+        schedule = _schedule(schedule, args, routing.trained, optimizer)
         sampled = {
             "sampling": choice.sampling,
             "num_candidates": args.num_generations,
@@ -123,7 +125,7 @@ class Setup:
                 "scheme that has one, as the decisions of continuations are compared with the mean of their group. "
                 "Set train_continuations=False, or choose another credit."
             )
-        group_filters = credits.resolve_filters(filters, **sampled)
+        group_filters = credits.resolve_filters(filters, credit=scheme, **sampled)
         check_delayed_roles(envs, learning, scheme, args, reward_functions=rewards.names)
         if train_dataset is not None:
             histories = [name_of(pool[0]) for pool in envs.values() if pool[0].metadata.get("state") == "history"]
@@ -318,8 +320,11 @@ def _named_agents(option: str, names: Sequence[str], agents: Sequence[str]) -> f
     return frozenset(agent for agent in agents if agent in names or role_of(agent) in names)
 
 
-def _schedule(given: Schedule | None, args: MultiAgentGRPOConfig, trained: Sequence[str]) -> Schedule | None:
+def _schedule(
+    given: Schedule | None, args: MultiAgentGRPOConfig, policies: Sequence[Policy], optimizer: Any
+) -> Schedule | None:
     """The user's schedule, tried once, or the one that `args` say."""
+    trained = [policy.name for policy in policies]
     if args.alternate_every is not None:
         if given is not None:
             raise ValueError(
@@ -335,6 +340,7 @@ def _schedule(given: Schedule | None, args: MultiAgentGRPOConfig, trained: Seque
     if given is not None:
         check_windows(args.gradient_accumulation_steps, args.steps_per_generation * args.num_iterations)
         learners(given, 0, trained)
+    check_rates(optimizer, policies, has_factors=rate_factors(given, lambda: 0) is not None)
     return given
 
 

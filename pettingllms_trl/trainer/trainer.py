@@ -377,6 +377,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
             filters=filters,
             curriculum=curriculum,
             schedule=schedule,
+            optimizer=optimizers[0],
         )
         args = setup.args
         if args.world_size > 1 and args.accelerator_config.dispatch_batches is None:

@@ -21,9 +21,10 @@ of passes in a micro-step, and of rows in a pass.
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from statistics import fmean
 from typing import TypeVar
 
 from pettingllms_trl.update.packing.conversations import Size, arrange, num_tokens
@@ -133,10 +134,12 @@ def assign_by_tokens(
     if token_price is not None and any(map(LATER, sizes)):
         for start in range(0, num_steps, num_movable):
             steps[start : start + num_movable] = _together(steps[start : start + num_movable], sizes)
+    lengths = [size.prompt + size.completion for size in sizes]
     rows, passes, num_tokens_read = [], [], 0
     for step in steps:
         own = [kept for unit in step if (kept := tuple(row for row in unit if row not in left_out))]
-        by_length = sorted(_divide(own, sizes, budget, token_price), key=lambda unit: _length(unit, sizes))
+        pieces = _divide(own, sizes, budget, token_price)
+        by_length = sorted(pieces, key=lambda unit: fmean(lengths[row] for row in unit))
         of_pass = _passes(by_length, sizes, budget, token_price, num_processes)
         num_tokens_read += sum(cost(part, sizes, token_price=token_price) for each in of_pass for part in each)
         padded = [_pad(each) for each in of_pass]
@@ -144,7 +147,7 @@ def assign_by_tokens(
         parts = [*padded, _pad([rest[p::num_processes] for p in range(num_processes)])]
         rows.append(tuple(sum(of_process, ()) for of_process in zip(*parts, strict=True)))
         passes.append(tuple(len(each[0]) for each in padded))
-    num_of_passes = sum(sizes[row].prompt + sizes[row].completion for row in order if row not in left_out)
+    num_of_passes = sum(lengths[row] for row in order if row not in left_out)
     return Assignment(tuple(rows), tuple(passes), num_of_passes, num_tokens_read)
 
 
@@ -153,6 +156,8 @@ def cost(rows: Sequence[int], sizes: Sequence[Size], *, token_price: float | Non
     if not rows:
         return 0
     own = [sizes[row] for row in rows]
+    if token_price is not None and not any(map(LATER, own)):  # then every way reads as many
+        return sum(size.branch for size in own) + sum({size.group: size.prompt - 1 for size in own}.values())
     if token_price is not None:
         return num_tokens(own, cheapest(own, token_price)[1])
     return len(rows) * (max(size.prompt for size in own) + max(size.completion for size in own))
@@ -208,10 +213,6 @@ def _parts(unit: Sequence[T], number: int) -> list[Sequence[T]]:
     return [unit[len(unit) * i // number : len(unit) * (i + 1) // number] for i in range(number)]
 
 
-def _length(unit: Unit, sizes: Sequence[Size]) -> float:
-    return statistics.fmean(sizes[row].prompt + sizes[row].completion for row in unit)
-
-
 def _passes(
     units: Sequence[Unit], sizes: Sequence[Size], budget: int, token_price: float | None, num_processes: int
 ) -> list[list[list[int]]]:
@@ -223,8 +224,7 @@ def _passes(
     """
     is_packed = token_price is not None
 
-    def tokens(rows: Sequence[int]) -> int:
-        return cost(rows, sizes, token_price=token_price)
+    tokens = partial(cost, sizes=sizes, token_price=token_price)
 
     def fits(parts: Sequence[Sequence[int]]) -> bool:
         """Of the rows of each process. Where passes are padded a padding row is as long as the others beside it."""

@@ -358,20 +358,17 @@ def num_movable_of(args: MultiAgentGRPOConfig, num_steps: int) -> int:
 def _places(decisions: Sequence[Decision], *, has_continuations: bool) -> dict[str, list[Any]]:
     """Columns of the completions table that say which decision a row is of."""
     several = bool(decisions[0].environment)  # else all of them have none
+    # Such as "2.0.1": decision 2 of the episode, its candidate 0, continuation 1; `None` in no continuation.
+    continued = [d.continuation and ".".join(map(str, d.continuation)) for d in decisions for _ in d.candidates]
     return {
         "agent": [d.agent for d in decisions for _ in d.candidates],
         **({"env": [d.environment for d in decisions for _ in d.candidates]} if several else {}),
         "instance": [d.instance for d in decisions for _ in d.candidates],
         "episode": [d.episode for d in decisions for _ in d.candidates],
         "turn": [d.turn for d in decisions for _ in d.candidates],
-        **({"continuation": [_name_of(d) for d in decisions for _ in d.candidates]} if has_continuations else {}),
+        **({"continuation": continued} if has_continuations else {}),
         "chosen": [k == d.chosen for d in decisions for k in range(len(d.candidates))],
     }
-
-
-def _name_of(decision: Decision) -> str | None:
-    """Such as `"2.0.1"`: decision 2 of the episode, its candidate 0, continuation 1; `None` in no continuation."""
-    return None if decision.continuation is None else ".".join(map(str, decision.continuation))
 
 
 def _shuffled(number: int) -> list[int]:

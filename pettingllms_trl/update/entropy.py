@@ -86,4 +86,6 @@ class EntropyBonus:
         return {name: [control.coefficient, control.entropy] for name, control in self._controls.items()}
 
     def load_state_dict(self, state: Mapping[str, Sequence[float]]) -> None:
-        self._controls |= {name: EntropyControl(*values) for name, values in state.items()}
+        """Go on from coefficients that were adapted. Fixed ones are the configuration's, which may have changed."""
+        adapted = {name: EntropyControl(*values) for name, values in state.items() if math.isfinite(values[1])}
+        self._controls |= adapted if self._args.use_adaptive_entropy else {}

@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from accelerate import Accelerator
@@ -33,16 +33,13 @@ from pettingllms_trl.pixels import ImageInputs
 from pettingllms_trl.policies.team import Team
 from pettingllms_trl.structure.miniature import EXACT, FAILURES, NoMiniature
 from pettingllms_trl.structure.properties import base_of, check_switch, rope_switch, takes_positions, why_not_packed
+from pettingllms_trl.update import packing_checks
 from pettingllms_trl.update.micro_batches import Batch, rows_on_host
 from pettingllms_trl.update.packed_attention import attending
 from pettingllms_trl.update.packing.cost import DEAR, token_price_of
 from pettingllms_trl.update.packing.pack import pack
 from pettingllms_trl.update.packing.segment_attention import is_for
 from pettingllms_trl.update.positions import counts_padding, with_positions
-
-
-if TYPE_CHECKING:
-    from pettingllms_trl.update.packing_checks import Differences
 
 
 Scores = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
@@ -83,7 +80,7 @@ class PackedScorer:
         """What a token costs in the model of each of these, by which the way to pack sequences is chosen."""
         self.with_positions: set[str] = set()
         """Policies whose models are given position ids on TRL's path."""
-        self._differences: dict[str, Differences] = {}
+        self._differences: dict[str, packing_checks.Differences] = {}
         self._switching: set[str] = set()
         self._pictures: Pictures | None = None
         self._chunks: Sequence[Sequence[int]] | None = None
@@ -145,36 +142,34 @@ class PackedScorer:
             return ""
         return by_structure or found.packed or self._why_not_exact()
 
-    def _compared(self, weights: Any, tokenizer: PreTrainedTokenizerBase) -> Differences:
+    def _compared(self, weights: Any, tokenizer: PreTrainedTokenizerBase) -> packing_checks.Differences:
         """Of a miniature. Policies with the same kind of model, adapter and template have the same."""
-        from pettingllms_trl.update.packing_checks import compare, template_rows
-
         adapter = weights.active_peft_config.to_dict() if isinstance(weights, PeftModel) else None
         config = base_of(weights).config.get_text_config()
-        rows = template_rows(tokenizer, rope_switch(config) or getattr(config, "max_position_embeddings", None))
+        rows = packing_checks.template_rows(
+            tokenizer, rope_switch(config) or getattr(config, "max_position_embeddings", None)
+        )
         key = repr((type(base_of(weights)), base_of(weights).config.to_dict(), adapter, rows))
         if key not in self._differences:
-            self._differences[key] = compare(weights, *rows)
+            self._differences[key] = packing_checks.compare(weights, *rows)
         return self._differences[key]
 
     def _why_not_exact(self) -> str | None:
         """How packed rows of the model itself differ from rows alone, beyond its own noise: what the padding of a
         batch makes of the same row. Draws no random numbers."""
-        from pettingllms_trl.update.packing_checks import padded, why_failed
-
         model = self._team.wrapped
         config = self._team.weights_of(self._team.active).config.get_text_config()
         self.token_prices[self._team.active] = self.token_price()
         numbers = [(7919 * number + 13) % config.vocab_size for number in range(37)]  # any that differ
         prompts = {8: numbers[:8], 5: numbers[8:13]}
         rows = [(prompts[start], numbers[13 + 6 * row :][:size]) for row, (start, size) in enumerate(PROBE)]
-        ids, mask, most = padded(rows, self._accelerator.device)
+        ids, mask, most = packing_checks.padded(rows, self._accelerator.device)
         with self._team.in_eval_mode(), torch.no_grad():
             in_batch, _, _ = self._score(model, ids, mask, most)
             try:
                 packed, _ = self._packed(model, ids, mask, most, ids.device)
             except FAILURES as failure:
-                return why_failed(failure)
+                return packing_checks.why_failed(failure)
             noise, error = torch.zeros(2, device=ids.device)
             for row in ALONE:
                 own = mask[row].bool()
@@ -275,23 +270,39 @@ class PackedScorer:
         if active in self.with_positions:
             model = with_positions(model)
         options = {"compute_entropy": compute_entropy, "compute_aux_loss": compute_aux_loss}
+        is_plain = self._pictures is None and all(given is None for given in of_images.values())
+        is_packed = self.packable.get(active, False) and is_plain and not compute_aux_loss
+        if batch_size is not None and self._chunks is not None:
+            return self._of_chunks(model, ids, mask, width, is_packed=is_packed), None, None
         if self._pictures is not None:
             return self._seen(model, ids, mask, width, size=batch_size or len(ids), **options)
-        is_plain = all(given is None for given in of_images.values())
-        if not (self.packable.get(active, False) and is_plain and not compute_aux_loss):
+        if not is_packed:
             return self._score(model, ids, mask, width, batch_size=batch_size, **options, **of_images)
-        if batch_size is None or self._chunks is None:
-            scores, entropies = self._packed(model, *self._on_host(ids, mask), width, ids.device)
-            return scores, entropies if compute_entropy else None, None
+        scores, entropies = self._packed(model, *self._on_host(ids, mask), width, ids.device)
+        return scores, entropies if compute_entropy else None, None
+
+    def _of_chunks(
+        self, model: Any, ids: torch.Tensor, mask: torch.Tensor, width: int, *, is_packed: bool
+    ) -> torch.Tensor:
+        """Log-probabilities of the rows, each chunk in a forward pass of its own; NaN for those in none."""
         self._host = host = self._on_host(ids, mask)
-        of_chunks = [(host[0][chunk], host[1][chunk]) for chunk in self._chunks]
-        found = [self._packed(model, *own, width, ids.device)[0] for own in of_chunks]
-        dtype = found[0].dtype if found else torch.float32
-        scores = torch.full((len(ids), width), math.nan, dtype=dtype, device=ids.device)
-        if found:
-            rows = torch.tensor([row for chunk in self._chunks for row in chunk]).to(ids.device, non_blocking=True)
-            scores.index_copy_(0, rows, torch.cat(found))
-        return scores, None, None
+        scores = torch.full((len(ids), width), math.nan, device=ids.device)
+        for chunk in self._chunks or ():
+            own, of_mask = host[0][chunk], host[1][chunk]
+            if is_packed:
+                found, _ = self._packed(model, own, of_mask, width, ids.device)
+            else:  # as a pass of the loss, without columns that are padding in all of its rows
+                used, num_prompt = of_mask.any(dim=0).nonzero(), ids.size(1) - width
+                columns = slice(int(used[0]), max(int(used[-1]), num_prompt) + 1)
+                own, of_mask, kept = own[:, columns], of_mask[:, columns], columns.stop - num_prompt
+                pictures = self._pictures and [self._pictures[row] for row in chunk]
+                inputs = self._images.get(self._team.active) if pictures else None
+                pixels = inputs.of_batch(own, pictures or (), kept, ids.device) if inputs else {}
+                found, _, _ = self._score(model, own.to(ids.device), of_mask.to(ids.device), kept, **pixels)
+                found = nn.functional.pad(found, (0, width - kept))
+            rows = torch.tensor(chunk).to(ids.device, non_blocking=True)
+            scores = scores.to(found.dtype).index_copy(0, rows, found)
+        return scores
 
     def _on_host(self, ids: torch.Tensor, mask: torch.Tensor) -> Rows:
         """Ids and mask of the rows that are scored now; the host waits unless it has them."""
@@ -303,14 +314,12 @@ class PackedScorer:
     @torch.no_grad()
     def totals(self, name: str, rows: Sequence[Sequence[Sequence[int]]], pictures: Pictures) -> list[float]:
         """Log-probability of each completion, its tokens together. Each process scores some, and is given all."""
-        from pettingllms_trl.update.packing_checks import padded
-
         self._activate(name)
         first, step = self._accelerator.process_index, self._accelerator.num_processes
         own, size, found = rows[first::step], self._args.per_device_train_batch_size, list[float]()
         with self._team.in_eval_mode():
             for start in range(0, len(own), size):
-                ids, mask, width = padded(own[start : start + size], self._accelerator.device)
+                ids, mask, width = packing_checks.padded(own[start : start + size], self._accelerator.device)
                 with self.scoring(pictures=pictures[first::step][start : start + size]):
                     scores, _, _ = self.score(self._team.wrapped, ids, mask, width)
                 found += (scores * mask[:, -width:]).sum(dim=1).tolist()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 import torch
@@ -128,9 +129,7 @@ class SkipRecord:
     @property
     def too_many(self) -> str | None:
         """A description of the skipped steps if there are too many, else `None`: occasional overflows are normal."""
-        row = 0
-        while row < len(self.lately) and self.lately[-1 - row]:
-            row += 1
+        row = len([*takewhile(bool, reversed(self.lately))])
         if row > MOST_SKIPPED_IN_A_ROW:
             return f"{row} steps in a row"
         if sum(self.lately) > MOST_SKIPPED_LATELY:

@@ -29,11 +29,7 @@ class TokenBudget(TrainerCallback):
 
     def is_spent(self, micro_step: int) -> bool:
         """Whether training ends after this number of micro-steps."""
-        return (
-            self.max_tokens is not None
-            and self.num_generated >= self.max_tokens
-            and micro_step % self._micro_steps == 0
-        )
+        return self.done >= 1.0 and micro_step % self._micro_steps == 0
 
     @property
     def done(self) -> float:

@@ -34,8 +34,7 @@ class Size:
 
     Args:
         group: Identifies the sequences with the same prompt.
-        later: Numbers of the prompts that begin with this one, its own first. Empty if no
-            prompt goes on from another.
+        later: Numbers of the prompts that begin with this one, its own first. Empty if no prompt goes on from another.
         onward: Numbers of the prompts that begin with this one and the completion.
     """
 
@@ -72,10 +71,8 @@ class Trunk:
 
 def sizes_of(prompts: Sequence[Tokens], completions: Sequence[Tokens]) -> list[Size]:
     """The size of each sequence, by the token ids of its prompt and of its completion."""
-    keys: dict[int, bytes] = {}  # by the prompt's id, since a decision's candidates have the same
-    for prompt in prompts:
-        if id(prompt) not in keys:
-            keys[id(prompt)] = _key(prompt)
+    own = {id(prompt): prompt for prompt in prompts}  # a decision's candidates have the same
+    keys = {number: _key(prompt) for number, prompt in own.items()}
     ordered = sorted({*keys.values()})
     # What begins with a prompt comes right after it.
     has_conversations = any(map(bytes.startswith, ordered[1:], ordered))
@@ -136,9 +133,4 @@ def arrange(sizes: Sequence[Size], *, by_conversation: bool) -> list[Trunk]:
 
 def num_tokens(sizes: Sequence[Size], trunks: Sequence[Trunk]) -> int:
     """Tokens that are read: each prompt that is a trunk but for its last token, and the branches."""
-    tokens = 0
-    for trunk in trunks:
-        tokens += sizes[trunk.row].prompt - 1
-        for row in trunk.branches:
-            tokens += sizes[row].branch
-    return tokens
+    return sum(sizes[trunk.row].prompt - 1 + sum(sizes[row].branch for row in trunk.branches) for trunk in trunks)

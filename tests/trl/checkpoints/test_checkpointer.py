@@ -611,6 +611,8 @@ def test_the_decisions_of_a_batch_are_named_once_each_whatever_the_order_of_its_
     [
         ([decision(1.0, 1.0), decision(0.0, 0.0)], [[0.0, 0.0], [0.0, 0.0]], True),
         ([decision(0.1, 0.1, 0.1)], [[-7e-5] * 3], True),  # what rounding makes of equal rewards
+        ([decision(0.1 + 0.2 + 0.3, 0.3 + 0.2 + 0.1)], [[0.0, 0.0]], True),  # 0.6000000000000001 and 0.6
+        ([decision(0.0, result=0.1 + 0.2), decision(0.0, result=0.3)], [[0.0], [0.0]], True),
         ([decision(1.0, 1.0), decision(0.0, 0.1)], [[0.0, 0.0], [-0.7, 0.7]], False),
         ([decision(0.0, 1e-3)], [[-5e-4, 5e-4]], False),  # small, with scale_rewards="none"
         ([decision(1.0, 1.0)], [[0.5, 0.5]], False),  # better than a running mean

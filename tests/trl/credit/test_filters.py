@@ -10,8 +10,10 @@ import pytest
 
 from pettingllms_trl.credit import (
     Kept,
+    filters,
     first_rows,
     nonzero_variance,
+    resolve,
     resolve_filter,
     rows_to_play,
     signal_to_noise,
@@ -20,16 +22,30 @@ from pettingllms_trl.credit.grouping import same_turn
 from pettingllms_trl.records import Candidate, Completion, Decision, Prompt
 
 
-def choice(agent: str, rewards: Sequence[float], *, total: float = 0.0, **place: int) -> Decision:
+def choice(
+    agent: str,
+    rewards: Sequence[float],
+    *,
+    total: float = 0.0,
+    to_go: float = 0.0,
+    after: Sequence[float] = (),
+    **place: int,
+) -> Decision:
+    """`after`: what the one continuation of each candidate paid."""
+    continuations = [(paid,) for paid in after] or [()] * len(rewards)
     return Decision(
         instance=place.get("instance", 0),
         episode=place.get("episode", 0),
         agent=agent,
         turn=place.get("turn", 0),
         prompt=Prompt([{"role": "user", "content": "?"}], (0,)),
-        candidates=tuple(Candidate(completion=Completion(ids=(0,), text=""), reward=r) for r in rewards),
+        candidates=tuple(
+            Candidate(completion=Completion(ids=(0,), text=""), reward=reward, continuations=paid)
+            for reward, paid in zip(rewards, continuations, strict=True)
+        ),
         chosen=0,
         episode_return=total,
+        return_to_go=to_go,
     )
 
 
@@ -78,6 +94,60 @@ def test_with_parallel_sampling_an_instances_episodes_are_a_group() -> None:
 def test_a_group_may_be_that_of_the_credit_scheme() -> None:
     # Turn 0: rewards 9, 1 in instance 0 and 0, 0 in instance 1; turn 1: a single one.
     assert nonzero_variance(PARALLEL, peers=same_turn).indices == (0, 1)
+
+
+# No reply of the first is paid at its own step, but later; the second's are, and pay nothing later.
+PAID_LATER = [
+    choice("a", [0, 0], after=[1, 0], to_go=1, instance=0),
+    choice("a", [1, 0], after=[0, 1], to_go=0, instance=1),
+]
+# Two episodes of equal returns. What is still to come is 1, 1 at turn 0, but 0, 1 at turn 1.
+BY_TURN = [
+    choice("a", [1], episode=0, turn=0, total=1, to_go=1),
+    choice("a", [0], episode=0, turn=1, total=1, to_go=0),
+    choice("a", [0], episode=1, turn=0, total=1, to_go=1),
+    choice("a", [1], episode=1, turn=1, total=1, to_go=1),
+]
+SEATS = [choice("player_0", [1], total=1), choice("player_1", [0], total=0)]
+
+
+@pytest.mark.parametrize(
+    ("credit", "sampling", "decisions", "indices"),
+    [
+        ("counterfactual", "tree", PAID_LATER, (0,)),  # values 1, 0 and 1, 1
+        ({"loo": {"value": "value"}}, "tree", PAID_LATER, (0,)),
+        ("return_to_go", "tree", PAID_LATER, (0,)),  # 1, 0 and 0, 0
+        ("magrpo", "tree", PAID_LATER, (0,)),
+        ("at_grpo", "tree", PAID_LATER, (1,)),
+        ("return_to_go", "parallel", BY_TURN, (1, 3)),
+        ({"at_grpo": {"group": "turn"}}, "parallel", BY_TURN, (0, 1, 2, 3)),
+        ({"return_to_go": {"gamma": 0.0}}, "parallel", BY_TURN, (0, 1, 2, 3)),
+        ("grpo", "parallel", BY_TURN, ()),
+        ("loo", "parallel", BY_TURN, ()),
+        ({"at_grpo": {"group": "role"}}, "parallel", SEATS, (0, 1)),  # the seats of a role are compared
+        ("grpo", "parallel", SEATS, ()),
+    ],
+)
+@pytest.mark.parametrize("name", ["nonzero_variance", {"signal_to_noise": {"threshold": 1.0}}], ids=["any", "most"])
+def test_a_filter_by_name_keeps_what_the_credit_learns_from(
+    name: Any, credit: Any, sampling: Any, decisions: list[Decision], indices: tuple[int, ...]
+) -> None:
+    options: Any = {"sampling": sampling, "num_candidates": 2, "num_continuations": 1}
+    scheme = resolve(credit, scale="group", **options)
+    assert resolve_filter(name, credit=scheme, **options)(decisions).indices == indices
+    assert tuple(i for i, values in enumerate(scheme(decisions)) if any(values)) == indices
+
+
+def test_a_filters_own_value_goes_before_the_credits() -> None:
+    options: Any = {"sampling": "tree", "num_candidates": 2, "num_continuations": 1}
+    scheme = resolve("counterfactual", scale="group", **options)
+    by_reward = resolve_filter({"nonzero_variance": {"value": "reward"}}, credit=scheme, **options)
+    assert by_reward(PAID_LATER).indices == (1,)
+
+
+def test_a_credit_by_value_needs_continuations() -> None:
+    with pytest.raises(ValueError, match=r"credit='at_grpo' with 0 continuations of each candidate, expected at"):
+        resolve({"at_grpo": {"value": "value"}}, sampling="tree", scale="group", num_candidates=2)
 
 
 # a's variances sum to 10.5: the 8 alone holds 0.76 of it, with the 2 it is 0.95.
@@ -152,6 +222,13 @@ def test_the_surplus_is_cut_by_rows(num_wanted: int, indices: tuple[int, ...]) -
     assert kept.dropped == {
         agent: sum(d.agent == agent for i, d in enumerate(TREE) if i not in indices) for agent in "ab"
     }
+
+
+def test_rows_are_counted_once_however_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[int] = []
+    monkeypatch.setattr(filters, "_num_rows", lambda decisions: counted.append(len(decisions)) or 4)
+    assert first_rows(TREE, nonzero_variance(TREE), 2).indices == (0, 2, 3)
+    assert counted == [6]
 
 
 def test_playing_until_nothing_is_missing_fills_the_batch() -> None:

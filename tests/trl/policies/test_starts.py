@@ -18,6 +18,7 @@ from pettingllms_trl import MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.policies.adapters import changed_by, check_base_is_kept, check_optimized, several, unchanged
 from pettingllms_trl.sft.warm_up import load_adapters
 from pettingllms_trl.testing import byte_tokenizer, save_tiny_model
+from pettingllms_trl.update.schedule import Alternate
 from short_runs import adapter, settings
 from third_party import OneShot, Relay
 
@@ -29,7 +30,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def trainer(model: Any, folder: Path, policies: Any = "shared", **options: Any) -> MultiAgentGRPOTrainer:
     """Of one role with `"shared"`, else of two."""
-    own = {name: options.pop(name) for name in ("peft_config", "optimizers") if name in options}
+    own = {name: options.pop(name) for name in ("peft_config", "optimizers", "schedule") if name in options}
     return MultiAgentGRPOTrainer(
         model,
         OneShot if policies == "shared" else Relay,
@@ -302,6 +303,25 @@ def test_an_optimizer_without_the_adapters_is_refused(path: str, tmp_path: Path)
         check_optimized(own.routing.trained, own.team.parameters_of, optimizer)
     with pytest.raises(ValueError, match="lacks 28 of the 28 parameters"):
         own.train()
+
+
+@pytest.mark.parametrize(
+    ("policies", "schedule", "found"),
+    [
+        (
+            {"opener": Policy(adapter="opener", learning_rate=0.5), "closer": "closer"},
+            None,
+            r"policy 'opener' has learning_rate=0\.5",
+        ),
+        ("lora", Alternate(("opener", "closer"), rest=0.1), "the schedule has factors"),
+    ],
+)
+def test_an_optimizer_of_the_users_goes_with_no_other_rates(
+    policies: Any, schedule: Any, found: str, tmp_path: Path
+) -> None:
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))])
+    with pytest.raises(ValueError, match=rf"optimizers has a SGD, .* but {found}; expected one of them"):
+        trainer("no/model", tmp_path, policies, schedule=schedule, optimizers=(optimizer, None))
 
 
 def test_a_team_with_saved_modules_is_loaded_as_it_was_and_a_modules_name_is_still_none_of_an_adapter(

@@ -107,6 +107,13 @@ def test_tensorboard_gets_the_figures_of_each_agent_and_policy(model_path: str, 
     assert [event.step for event in events.Scalars("eval/agent/opener_0/reward")] == [2]
 
 
+def setup_of(env: Any, args: MultiAgentGRPOConfig, **given: Any) -> Setup:
+    names = ("eval_dataset", "processing_class", "reward_funcs", "reward_processing_classes", "filters", "curriculum")
+    others = {**dict.fromkeys((*names, "schedule", "optimizer")), **given}
+    rows = Dataset.from_dict({"seed": range(4)})
+    return Setup.of(model="any", env=env, args=args, train_dataset=rows, policies="shared", **others)
+
+
 class Paid(OneShot):
     """A question that declares what it pays."""
 
@@ -134,18 +141,17 @@ def test_credit_that_takes_no_reward_below_0_is_refused_at_creation_where_an_env
     options = dict(options)
     given: dict[str, Any] = {"credit": "max_rl", "reward_funcs": None}
     given |= {name: options.pop(name) for name in ("credit", "reward_funcs") if name in options}
-    arguments = dict.fromkeys(
-        ("eval_dataset", "processing_class", "reward_processing_classes", "filters", "curriculum", "schedule")
-    )
-    args = settings(tmp_path, sampling="tree", **options)
-
-    def create() -> Setup:
-        env = partial(Paid, **ranges)
-        rows = Dataset.from_dict({"seed": range(4)})
-        return Setup.of(model="any", env=env, args=args, train_dataset=rows, policies="shared", **given, **arguments)
-
+    create = partial(setup_of, partial(Paid, **ranges), settings(tmp_path, sampling="tree", **options), **given)
     if named is None:
         create()
     else:
         with pytest.raises(ValueError, match=named):
             create()
+
+
+def test_a_filter_by_name_compares_what_the_credit_does(tmp_path: Path) -> None:
+    args = settings(tmp_path, sampling="tree", num_continuations=1)
+    setup = setup_of(OneShot, args, credit="counterfactual", filters="nonzero_variance")
+    (compared,) = setup.filters
+    assert isinstance(compared, partial)
+    assert compared.keywords["value"] == "value"

@@ -66,7 +66,7 @@ def test_the_log_has_the_mean_over_the_prompts_of_an_agent() -> None:
 
 
 def test_where_decisions_have_one_candidate_an_instances_episodes_are_a_group() -> None:
-    returns = ((0, 1.0), (0, 1.0), (1, 0.0), (1, 1.0))
+    returns = ((0, 0.1 + 0.2), (0, 0.3), (1, 0.0), (1, 1.0))  # those of 0 differ by rounding
     episodes = [
         Episode(
             instance=instance,

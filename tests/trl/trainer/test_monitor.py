@@ -453,7 +453,7 @@ def test_a_declaration_of_roles_that_there_are_none_of_is_refused(model_path: st
 )
 def test_which_schemes_compare_replies_by_their_own_step_alone(credit: Any, sampling: Any, expected: bool) -> None:
     made = resolve(credit, sampling=sampling, scale="group", num_candidates=2, num_continuations=1)
-    assert facts_of(made, sampling).judges_own_step is expected
+    assert (facts_of(made, sampling).value == "reward") is expected
 
 
 def test_the_error_for_a_parallel_environment_says_how_to_train_it(tmp_path: Path) -> None:

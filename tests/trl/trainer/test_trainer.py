@@ -381,9 +381,8 @@ def test_entropy_is_steered_for_each_policy_by_itself_and_once_a_step(model_path
 
 
 def test_an_entropy_at_most_the_target_raises_a_coefficient_and_one_above_lowers_it() -> None:
-    args = MultiAgentGRPOConfig(
-        "any", entropy_coef=0.1, entropy_coef_delta=0.01, entropy_target=3.0, use_cpu=True, bf16=False
-    )
+    adaptive = {"use_adaptive_entropy": True, "entropy_coef_delta": 0.01, "entropy_target": 3.0}
+    args = MultiAgentGRPOConfig("any", entropy_coef=0.1, **adaptive, use_cpu=True, bf16=False)
     bonus = EntropyBonus(["opener", "closer"], args)
     bonus.load_state_dict({"closer": [0.2, 6.0]})
     bonus.keep("opener", torch.tensor([2.5, 1.0]))
@@ -396,6 +395,19 @@ def test_an_entropy_at_most_the_target_raises_a_coefficient_and_one_above_lowers
     assert (bonus.control("opener").entropy, bonus.control("closer").entropy) == (2.5, 3.25)
     bonus.steer(lambda sums: sums, torch.device("cpu"))  # a step without any tokens changes nothing
     assert bonus.state_dict() == {"opener": [pytest.approx(0.11), 2.5], "closer": [pytest.approx(0.19), 3.25]}
+
+
+def test_a_resumed_run_has_the_fixed_coefficient_that_it_is_given() -> None:
+    args = MultiAgentGRPOConfig("any", entropy_coef=0.5, use_cpu=True, bf16=False)
+    fixed = EntropyBonus(["opener"], args)
+    fixed.load_state_dict({"opener": [0.01, math.inf]})  # of a run with entropy_coef=0.01
+    assert fixed.control("opener").coefficient == 0.5
+    args.use_adaptive_entropy = True
+    adapted = EntropyBonus(["opener"], args)
+    adapted.load_state_dict({"opener": [0.01, math.inf]})  # which has adapted nothing
+    assert adapted.control("opener").coefficient == 0.5
+    adapted.load_state_dict({"opener": [0.02, 2.5]})
+    assert adapted.control("opener").coefficient == 0.02
 
 
 # ---- Logs ---------------------------------------------------------------------------------------------------------

@@ -390,6 +390,34 @@ def test_many_small_passes_have_the_gradients_of_one_large_pass(
         assert difference(one, other) < 1e-5
 
 
+def test_without_shared_prompts_no_pass_is_above_the_bound_and_chunks_give_the_same_numbers(
+    model_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bounded = {"shared_prefix": False, "max_tokens_per_microbatch": 100, "beta": 0.1, "max_steps": 1, "bf16": False}
+    args = MultiAgentGRPOConfig(**twins.arguments(tmp_path, **bounded))
+    trainer = MultiAgentGRPOTrainer(model_path, Relay, args, Dataset.from_dict({"seed": twins.SEEDS}))
+    score, sizes = trainer.scorer._score, []
+
+    def spying(model: Any, ids: torch.Tensor, *args: Any, **options: Any) -> Any:
+        sizes.append((torch.is_grad_enabled(), ids.shape))
+        return score(model, ids, *args, **options)
+
+    monkeypatch.setattr(trainer.scorer, "_score", spying)
+    with torch.no_grad():
+        rows = (trainer.model.eval(), IDS, MASK, 3)
+        whole, _, _ = trainer.scorer.score(*rows, batch_size=4)
+        with trainer.scorer.scoring(pictures=None, chunks=[[2, 0], [1]]):
+            found, _, _ = trainer.scorer.score(*rows, batch_size=4)
+    # The second chunk has a prompt of one token and a completion of two.
+    assert [shape for _, shape in sizes] == [(4, 6), (2, 6), (1, 3)]
+    torch.testing.assert_close(found[:3], whole[:3] * MASK[:3, 3:])
+    assert found[3].isnan().all()  # the row of no chunk
+    sizes.clear()
+    trainer.train()
+    assert {has_gradient for has_gradient, _ in sizes} == {False, True}
+    assert max(shape.numel() for _, shape in sizes) <= 100
+
+
 # ---- Models that cannot ---------------------------------------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from batches import batch_of, rows_of
+from pettingllms_trl.update import assignment
 from pettingllms_trl.update.assignment import Assignment, assign_by_tokens, cost
 from pettingllms_trl.update.micro_batches import ShardInfo, split
 from pettingllms_trl.update.packing.conversations import Size
@@ -42,6 +43,17 @@ def test_a_pass_costs_its_prompts_once_where_they_are_shared_and_its_padding_whe
     assert cost([0, 1, 2], sizes, token_price=PRICE) == 17 + 4
     assert cost([0, 1, 2], sizes, token_price=None) == 3 * (10 + 5)
     assert cost([], sizes, token_price=PRICE) == 0
+
+
+def test_without_conversations_the_ways_are_not_compared_as_each_reads_as_many_tokens(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(assignment, "cheapest", None)  # which takes as long as making the pass, for each row added
+    # 9 + 3 + 5 and 3 + 1 and, of a prompt of one token, 0 + 2.
+    sizes = [Size("a", 10, 3), Size("b", 4, 0), Size("a", 10, 5), Size("c", 1, 2)]
+    assert cost(range(4), sizes, token_price=PRICE) == 17 + 4 + 2
+    with pytest.raises(TypeError):  # where a later row's prompt goes on from a row, they are
+        cost([0], [Size("a", 10, 3, range(1, 2))], token_price=PRICE)
 
 
 @pytest.mark.parametrize("is_shared", [True, False])
