@@ -23,7 +23,7 @@ HISTORIES: Mapping[str, tuple[str, str, bool]] = {
     "none": ("what it observes now", "everywhere", False),
     "conversation": (
         "its own earlier prompts and replies, token for token, and what it observes now",
-        "one text a turn, a picture in the first alone; no tools, no program",
+        "one text per turn, images in the first only; no tools, no programs",
         True,
     ),
 }

@@ -244,7 +244,7 @@ def test_the_advantages_of_a_scheme_sum_to_zero_where_it_says_so_and_a_shift_is_
         num_candidates=4,
         credit="it",
         sums=expected,
-        judges_own_step=facts.judges_own_step,
+        judges_own_step=facts.value == "reward",
         scale=facts.scale,
     )
     episodes = drawn(sampling)
