@@ -236,11 +236,11 @@ class _EpisodeThreads:
             threading.Thread(target=self._work, name=f"episodes-{number}", daemon=True)
             for number in range(num_threads)
         ]
-        for thread in self._threads:
-            thread.start()
 
     def rows(self) -> Iterator[EpisodeRow]:
-        """Yield rows as episodes end; errors of a thread are raised here."""
+        """Start the threads, and yield rows as episodes end; errors of a thread are raised here."""
+        for thread in self._threads:
+            thread.start()
         for _ in range(self._num):
             done = self._done.get()
             if isinstance(done, BaseException):
@@ -251,7 +251,7 @@ class _EpisodeThreads:
         """Start no further episodes or requests, and wait shortly for those that are about to end."""
         self._stop.set()
         ends = time.monotonic() + SECONDS_TO_END
-        for thread in self._threads:
+        for thread in filter(threading.Thread.is_alive, self._threads):
             thread.join(max(0.0, ends - time.monotonic()))
 
     def _work(self) -> None:

@@ -308,6 +308,21 @@ def test_a_run_that_is_killed_and_taken_up_is_as_one_that_was_not(tmp_path: Path
     assert again == sum(len(row["steps"]) for row in rows) - sum(len(row["steps"]) for row in kept)
 
 
+def test_ctrl_c_while_the_threads_start_ends_the_run_as_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        if thread.name == "episodes-1":
+            raise KeyboardInterrupt
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with serving() as server:
+        ended = benches.play(bench(server, num=40, samples=1), tmp_path / "a", concurrency=2).ended
+    assert (ended.interrupted, ended.why) == (True, "interrupted")
+    assert ended.num_missing > 0
+
+
 def test_ctrl_c_at_the_keyboard_ends_the_command_at_once_and_politely(tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     with serving(holds_after=0) as server:

@@ -88,8 +88,8 @@ def test_primary_comparisons_come_first_and_are_corrected_for_alone(tmp_path: Pa
     text = markdown(report)
     assert "seeds 1, 2, and seed 3 of the methods that primary comparisons name. Each run" in text
     assert "in the digest of each of these runs. Intervals are at 95.0%. The first is Student's" in text
-    assert "| grid | ours less theirs | +16.7 |" in text
-    assert "ours less the others, in points of success: exploratory, as these comparisons are not primary." in text
+    assert "| grid | ours minus theirs | +16.7 |" in text
+    assert "ours minus the others, in points of success: exploratory, as these comparisons are not primary." in text
     assert "* Exploratory: ours does better than untrained: +87.5 points" in text or "* Exploratory: Cannot" in text
     assert "With 3 seeds, 4 instances and 1 primary comparison, the study" in text
     assert "no verdict is final" not in text
@@ -470,7 +470,7 @@ def test_the_pages_have_the_means_and_verdicts_of_the_committed_study_of_teams()
         tables = (ROOT / name).read_text(encoding="utf-8").split("## Ways to give credit")[0].split("## Quickstart")[0]
         lines = [line for line in tables.splitlines() if line.startswith("| ")]
         for start, (environment, methods) in LINES.items():
-            for line in (line for line in lines if start in line[:60] and "less" not in line):
+            for line in (line for line in lines if start in line[:60] and "minus" not in line):
                 for method in methods:
                     assert f"{sum(rates[environment, method]) / len(rates[environment, method]):.1%}" in line, line
                 checked.append(start)

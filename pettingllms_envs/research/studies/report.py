@@ -78,11 +78,11 @@ def _named(results: analysis.StudyResults, kind: str) -> Iterator[Block]:
     found, named = analysis.named_differences(results, comparisons), len(comparisons)
     corrected = f", so that those of all {named} hold together with 95% (Bonferroni)" if named > 1 else ""
     yield Paragraph(
-        "One method less another, in points of success, as named in the digest of each of these runs. "
+        "One method minus another, in points of success, as named in the digest of each of these runs. "
         f"Intervals are at {100 * (1 - 0.05 / named):.1f}%{corrected}. {HOW}"
     )
     if found:
-        rows = [[each.environment, f"{each.first} less {each.method}", *_difference_row(each)] for each in found]
+        rows = [[each.environment, f"{each.first} minus {each.method}", *_difference_row(each)] for each in found]
         yield Table(("environment", "methods", *COLUMNS), rows, left=(1, 7))
         yield Items([f"{each.environment}: {_in_words(each)}" for each in found])
     wanted = [
@@ -129,18 +129,18 @@ def _environment(results: analysis.StudyResults, environment: str) -> Iterator[B
         first, confidence = outline.reference, f"{100 * found[0].comparison.confidence:.1f}%"
         if outline.secondary:
             yield Paragraph(
-                f"{first} less the others that were not named beforehand, in points of success, with intervals at "
+                f"{first} minus the others that were not named beforehand, in points of success, with intervals at "
                 f"{confidence} each and no verdict. {HOW}"
             )
         elif outline.primary:
             yield Paragraph(
-                f"{first} less the others, in points of success: exploratory, as these comparisons are not primary. "
+                f"{first} minus the others, in points of success: exploratory, as these comparisons are not primary. "
                 f"Intervals are at {confidence} each and not corrected for their number, so that some verdicts may be "
                 f"chance. {HOW}"
             )
         else:
             yield Paragraph(
-                f"{first} less the others, in points of success. Intervals are at {confidence}, so that those of all "
+                f"{first} minus the others, in points of success. Intervals are at {confidence}, so that those of all "
                 f"{_comparisons(outline.num_comparisons)} hold together with 95% (Bonferroni). {HOW}"
             )
         rows = [[each.method, *_difference_row(each)[: len(columns)]] for each in found]

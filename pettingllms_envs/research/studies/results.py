@@ -141,7 +141,7 @@ class Outline:
         tuning: `seeds`, `split`, `num_instances`, `tokens` and `settings` (labels) of the tuning, `per_method`, the
             labels of methods that have their own, and perhaps `primary_seeds`; `None` without one.
         primary: The comparisons that the study is made for, at most four, each `{"environment": NAME, "methods": [A,
-            B]}` (A less B); intervals are corrected for these alone. None: for all.
+            B]}` (A minus B); intervals are corrected for these alone. None: for all.
         primary_seeds: Of the methods that they name, in their environment: `seeds`, and more.
         secondary: Further comparisons that were named beforehand, as `primary`; intervals are corrected for these
             alone, and no others have a verdict.

@@ -1,7 +1,7 @@
 """Reads `primary`, `primary_seeds` and `secondary` of a study file: the comparisons that are named before it runs.
 
 primary:
-  - {environment: archives, methods: [team, full]}   # team less full
+  - {environment: archives, methods: [team, full]}   # team minus full
 primary_seeds: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]       # of the methods that are named, in their environment
 secondary:
   - {environment: archives, methods: [team, grpo]}   # corrected for the number of these alone
