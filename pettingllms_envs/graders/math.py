@@ -19,6 +19,7 @@ from functools import cache
 from typing import Unpack
 
 from pettingllms_envs.caching import Memo
+from pettingllms_envs.graders import copies
 from pettingllms_envs.graders.verdicts import (
     MAX_LENGTH,
     AnswerCase,
@@ -48,6 +49,7 @@ __all__ = [
     "default",
     "grade",
     "grade_many",
+    "is_copy",
     "same",
 ]
 
@@ -154,3 +156,8 @@ def grade_many(answers: Sequence[str], gold: str, **settings: Unpack[GoldSetting
 def same(one: str, other: str, **settings: Unpack[GoldSettings]) -> bool:
     """`MathGrader.same` of the process's own grader."""
     return default().same(one, other, **settings)
+
+
+def is_copy(grade: Grade, statement: str, answer: str) -> bool:
+    """Whether an answer is right only as math-verify solves it: a formula of the statement, or a side of one."""
+    return grade.correct and grade.found_by == "math_verify" and copies.is_formula_of(statement, answer)

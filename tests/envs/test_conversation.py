@@ -215,6 +215,14 @@ def test_a_grader_needs_rows_with_an_answer(tmp_path: Path) -> None:
         pettingllms_envs.make("conversation", data=str(file), grader="math")
 
 
+@pytest.mark.parametrize(("reply", "success"), [(r"\boxed{\binom{5}{2}}", False), (r"\boxed{2 \cdot 5}", True)])
+def test_the_formula_of_the_prompt_is_no_answer(reply: str, success: bool) -> None:
+    env = pettingllms_envs.make("conversation", grader="math", roles=["solver"])
+    env.reset(seed=0, options={"prompt": r"What is $\binom{5}{2}$?", "answer": "10"})
+    env.step(reply)
+    assert env.infos["solver_0"]["outcome"] == {"success": success}
+
+
 def test_a_file_of_rows_is_benchmarked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

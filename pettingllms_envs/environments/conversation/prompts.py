@@ -6,8 +6,8 @@ Instances: the reset option `prompt`, a text or a list of chat messages, with pe
 (`pettingllms_envs.tasks.rows` says how rows are divided).
 Rewards: none, if they are left to a trainer's reward functions. With a `grader` an answer that equals the row's
 `answer` pays `success` 1 and, times `alpha`, `progress` 1, 2 in all by default: `"exact"` compares the whole reply,
-without case and white space, `"math"` what its last `\\boxed{}` holds, see `pettingllms_envs.graders.math`. Only then
-is there an outcome, `success`, for rows with an answer that is not blank.
+without case and white space, `"math"` what its last `\\boxed{}` holds, see `pettingllms_envs.graders.math`, unless that
+is a formula of the prompt. Only then is there an outcome, `success`, for rows with an answer that is not blank.
 """
 
 from __future__ import annotations
@@ -116,7 +116,10 @@ class Prompts(RowTask):
         if self.grader == "exact":
             return RowState(state.problem, move, float(_plain(move) == _plain(gold)))
         boxed = math.boxed(move)
-        is_right = boxed is not None and math.grade(boxed, gold).correct
+        if boxed is None:
+            return RowState(state.problem, move, 0.0)
+        grade = math.grade(boxed, gold)
+        is_right = grade.correct and not math.is_copy(grade, state.problem.statement, boxed)
         return RowState(state.problem, move, float(is_right))
 
     def ranges(self) -> Mapping[str, tuple[float, float]]:

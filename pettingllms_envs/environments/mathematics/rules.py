@@ -27,7 +27,6 @@ from pettingllms_envs.core import Unreadable
 from pettingllms_envs.datasets.problems import MathProblem
 from pettingllms_envs.environments.mathematics.answer_rows import MAX_ANSWER
 from pettingllms_envs.graders import math
-from pettingllms_envs.graders.copies import is_formula_of
 from pettingllms_envs.instances import seeded
 from pettingllms_envs.quoting import quote_headings, quote_inline
 from pettingllms_envs.replies.moves import last_line
@@ -93,8 +92,8 @@ class Answering(DataTask[AnswerState]):
         if not problem.has_answer:
             return AnswerState(problem, move)
         grade = math.grade(move, problem.answer, **_how(problem))
-        is_copied = grade.correct and grade.found_by == "math_verify" and is_formula_of(problem.statement, move)
-        return AnswerState(problem, move, math.Verdict.INCORRECT if is_copied else grade.verdict)
+        is_copy = math.is_copy(grade, problem.statement, move)
+        return AnswerState(problem, move, math.Verdict.INCORRECT if is_copy else grade.verdict)
 
     def solved(self, state: AnswerState) -> bool:
         return state.verdict == math.Verdict.CORRECT
