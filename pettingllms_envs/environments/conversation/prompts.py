@@ -6,7 +6,7 @@ Instances: the reset option `prompt`, a text or a list of chat messages, with pe
 (`pettingllms_envs.tasks.rows` says how rows are divided).
 Rewards: none, if they are left to a trainer's reward functions. With a `grader` an answer that equals the row's
 `answer` pays `success` 1 and, times `alpha`, `progress` 1, 2 in all by default: `"exact"` compares the whole reply,
-without case and white space, `"math"` what its last `\\boxed{}` holds, see `pettingllms_envs.graders.math`, unless that
+without case and white space, `"math"` what its last `\\boxed{}` holds, see `pettingllms_envs.graders.math`, unless it
 is a formula of the prompt. Only then is there an outcome, `success`, for rows with an answer that is not blank.
 """
 
