@@ -262,7 +262,8 @@ def test_what_is_paid_is_no_matter_of_the_order(paid: Callable[[int], float]) ->
     assert make.program.state.wait == 0
 
 
-@pytest.mark.parametrize("parallel", [True, False])  # without it they are never open at the same time, either
+# Without `parallel` they are never open at the same time, either.
+@pytest.mark.parametrize("parallel", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_calls_that_come_after_an_immediate_reply_are_waited_for_longer_before_they_are_said_to_differ(
     parallel: bool,
 ) -> None:
