@@ -23,6 +23,7 @@ from pettingllms_trl.engines.weight_store import WeightsVersion
 from pettingllms_trl.pixels import ImageInputs
 from pettingllms_trl.policies.codecs import PolicyCodec
 from pettingllms_trl.policies.team import Team
+from pettingllms_trl.processes.distributed import is_fsdp
 from pettingllms_trl.processes.on_all import entered_on_all
 from pettingllms_trl.records import Engine, Prompt
 
@@ -141,9 +142,13 @@ class SyncedEngines:
             self._activate(name)
             with self._accelerator.autocast():
                 working = _scores(model(**inputs).logits, tokens)
-            if any(p.dtype != torch.float32 for p in team.weights_of(name).parameters()):
+            is_mixed = args.bf16 or args.fp16
+            # FSDP rounds in any pass, with or without autocasting.
+            if (is_mixed and is_fsdp(self._accelerator)) or any(
+                p.dtype != torch.float32 for p in team.weights_of(name).parameters()
+            ):
                 return Own(working, None)
-            if not (args.bf16 or args.fp16):
+            if not is_mixed:
                 return Own(working, working)
             # accelerate puts autocasting into `forward`, and keeps the one without.
             forward = model.__dict__.get("_original_forward", model)

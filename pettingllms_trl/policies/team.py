@@ -290,14 +290,17 @@ class Team:
             else:
                 yield
 
-    def check_start(self) -> None:
+    def check_start(self, *, is_sharded: bool) -> None:
         """Validate what each policy starts from and what is trained; the policy that is active may be another then.
+
+        Args:
+            is_sharded: The weights are, or will be when training begins. Nothing is compared then.
 
         Raises:
             ValueError: A policy has nothing to train, its KL divergence would not begin at 0, or a new adapter does
                 not start from the base.
         """
-        if adapters.is_sharded(self.wrapped) or self._trainer.accelerator.distributed_type == DistributedType.FSDP:
+        if is_sharded or adapters.is_sharded(self.wrapped):
             self._trainer.accelerator.print("Weights are sharded: what policies start from is not compared.")
             return
         adapters.check_trained(self.routing.trained, self.parameters_of)

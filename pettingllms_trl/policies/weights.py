@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import torch
+from accelerate import PartialState
 from peft import PeftConfig, PeftMixedModel, PeftModel
 from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import nn
@@ -48,7 +49,12 @@ def load_model(
         kwargs["quantization_config"] = quantization_config
     if several:  # otherwise the first would be spread over all devices
         kwargs.setdefault("device_map", None)
-    if args.distributed_state.distributed_type in ("MULTI_GPU", "DEEPSPEED"):  # as TRL; "auto" fails there
+    return load_in_process(args.distributed_state, source, **kwargs)
+
+
+def load_in_process(state: PartialState, source: str, **kwargs: Any) -> PreTrainedModel:
+    """Load a model as TRL does, in one of several processes without a device map: `"auto"` fails there."""
+    if state.distributed_type in ("MULTI_GPU", "DEEPSPEED"):
         kwargs["device_map"] = None
     return create_model_from_path(source, **kwargs)
 

@@ -107,6 +107,18 @@ def is_fsdp(accelerator: Accelerator) -> bool:
     return getattr(accelerator.state, "fsdp_plugin", None) is not None
 
 
+def shards_weights(accelerator: Accelerator) -> bool:
+    """Whether each process holds a part of the weights: FSDP, ZeRO-3."""
+    return is_fsdp(accelerator) or (is_deepspeed(accelerator) and accelerator.state.deepspeed_plugin.zero_stage == 3)
+
+
+def place(model: Any, accelerator: Accelerator) -> None:
+    """Move a model to its device where transformers leaves it on the CPU until training begins, as with ZeRO-1 and
+    ZeRO-2: it scores and samples before. Sharded weights stay, and what a device map has placed."""
+    if not shards_weights(accelerator) and {p.device.type for p in model.parameters()} == {"cpu"}:
+        model.to(accelerator.device)
+
+
 @contextmanager
 def accumulating(model: Any, accelerator: Accelerator) -> Iterator[None]:
     """Accumulate the gradients of backward passes inside the block, without an optimizer step.
@@ -221,8 +233,8 @@ def check_is_loaded(model: Any, accelerator: Accelerator) -> None:
         return
     if not any(isinstance(module, FSDPModule) for module in model.modules()):
         raise RuntimeError(
-            "play() before train() or evaluate(), with fsdp_cpu_ram_efficient_loading: true, expected after one of "
-            "them: until then only the main process has the weights. Call it later, or set it to false."
+            "play() before train(), with fsdp_cpu_ram_efficient_loading: true, expected after it: until then only the "
+            "main process has the weights. Call it later, or set it to false."
         )
 
 

@@ -18,12 +18,13 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from accelerate import PartialState
 from accelerate.utils import set_seed
 from datasets import Dataset
 from peft import PeftConfig, PeftModel
 from transformers import AutoProcessor, PreTrainedTokenizerBase, ProcessorMixin
 from trl import SFTConfig, SFTTrainer
-from trl.trainer.utils import create_model_from_path, get_config_model_id
+from trl.trainer.utils import get_config_model_id
 
 from pettingllms_envs.pictures import opened
 from pettingllms_envs.prompts import images_of
@@ -33,6 +34,7 @@ from pettingllms_trl.policies.codecs import CANNOT_SEE
 from pettingllms_trl.policies.escaping import PromptEscape
 from pettingllms_trl.policies.routing import Policy, Routing, route
 from pettingllms_trl.policies.tool_templates import why_unsupported
+from pettingllms_trl.policies.weights import load_in_process
 from pettingllms_trl.records import Message, Tools, role_of
 from pettingllms_trl.sft.demonstrations import Demonstration
 
@@ -182,7 +184,7 @@ def _start(model: Any, args: SFTConfig, quantization_config: Any) -> Any:
     if not isinstance(model, str):
         return copy.deepcopy(model)
     quantized = {} if quantization_config is None else {"quantization_config": quantization_config}
-    return create_model_from_path(model, **{**(args.model_init_kwargs or {}), **quantized})
+    return load_in_process(args.distributed_state, model, **{**(args.model_init_kwargs or {}), **quantized})
 
 
 def _tokenizer(given: PreTrainedTokenizerBase | str | None) -> PreTrainedTokenizerBase | None:
@@ -238,7 +240,7 @@ def load_adapters(
     configs = {name: PeftConfig.from_pretrained(str(Path(folder) / name)) for name in names}
     check_base_is_kept(configs, several(names))
     first, *others = names
-    base = create_model_from_path(model, **{**(model_init_kwargs or {}), **quantized})
+    base = load_in_process(PartialState(), model, **{**(model_init_kwargs or {}), **quantized})
     with unchanged(base) if others else nullcontext():
         loaded = _with_adapter(base, folder, first)
         for name in others:

@@ -28,7 +28,7 @@ from pettingllms_trl.policies.codecs import CANNOT_SEE, PolicyCodec
 from pettingllms_trl.policies.references import MovingReferences
 from pettingllms_trl.policies.routing import Routing
 from pettingllms_trl.policies.team import Team
-from pettingllms_trl.processes.distributed import gathered, is_deepspeed, is_fsdp, scoring
+from pettingllms_trl.processes.distributed import gathered, is_deepspeed, is_fsdp, scoring, shards_weights
 from pettingllms_trl.records import Stateful
 from pettingllms_trl.role_sampling import SamplingOverrides
 from pettingllms_trl.rollout.env_checks import agents_with_images, agents_with_tools
@@ -241,7 +241,7 @@ def references_of(args: MultiAgentGRPOConfig, team: Team, accelerator: Accelerat
     """The references that follow their policies (`sync_ref_model`)."""
     if not args.sync_ref_model:
         return None
-    if is_fsdp(accelerator) or (is_deepspeed(accelerator) and accelerator.state.deepspeed_plugin.zero_stage == 3):
+    if shards_weights(accelerator):
         raise ValueError(
             "sync_ref_model=True with weights that are spread over processes (FSDP, ZeRO-3), where a checkpoint "
             "could not hold the references. Use DDP or ZeRO-2, or leave it out."

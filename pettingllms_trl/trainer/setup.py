@@ -86,7 +86,7 @@ class Setup:
         optimizer: Any,
     ) -> Setup:
         make_env = env_checks.env_makers(env)
-        args = _config(args)
+        args = _config(args, model)
         make_env = on_workers(make_env, args.env_workers)
         datasets = by_argument(train_dataset, eval_dataset)
         made = env_checks.make_envs(make_env)
@@ -203,7 +203,7 @@ def check_unsupported(given: Mapping[str, Any]) -> None:
         raise TypeError(f"MultiAgentGRPOTrainer has no argument {name!r}; {what}.")
 
 
-def _config(args: Any) -> MultiAgentGRPOConfig:
+def _config(args: Any, model: Any) -> MultiAgentGRPOConfig:
     """The configuration, by default one that writes to a folder of this name."""
     if args is None:
         return MultiAgentGRPOConfig("multi-agent-grpo")
@@ -211,6 +211,12 @@ def _config(args: Any) -> MultiAgentGRPOConfig:
         raise TypeError(
             f"args is a {type(args).__name__}, expected a MultiAgentGRPOConfig. Change the name: it takes all that "
             "GRPOConfig does."
+        )
+    is_placed = "device_map" in (args.model_init_kwargs or {}) or hasattr(model, "hf_device_map")
+    if args.n_gpu > 1 and not is_placed:
+        raise ValueError(
+            f"one process sees {args.n_gpu} GPUs, over which its model would be split layer by layer; expected one. "
+            f"Set CUDA_VISIBLE_DEVICES=0, or start a process for each: accelerate launch --num_processes {args.n_gpu}."
         )
     return args
 

@@ -54,7 +54,7 @@ from pettingllms_trl.policies.codecs import PolicyCodec
 from pettingllms_trl.policies.profiles import check_chat_template
 from pettingllms_trl.policies.references import MoveReferencesCallback
 from pettingllms_trl.policies.routing import Policy
-from pettingllms_trl.processes.distributed import check_is_loaded, check_sharding
+from pettingllms_trl.processes.distributed import check_is_loaded, check_sharding, place, shards_weights
 from pettingllms_trl.processes.row_sharing import row_sharing
 from pettingllms_trl.records import DataRow, Decision, Episode, Stateful
 from pettingllms_trl.rollout.curriculum import Curriculum
@@ -506,6 +506,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
             self.scorer.try_all()
 
     def _attach_team(self) -> None:
+        place(self.model, self.accelerator)
         of_trl = self.profile_of_trl()
         check_chat_template(of_trl.processing_class)
         self.team.attach(self, of_trl=of_trl, generation_kwargs=self.generation_kwargs)
@@ -526,7 +527,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
             only_vision={name for name, (_, others) in trained.items() if not others},
         )
         if self._can_train:
-            self.team.check_start()
+            self.team.check_start(is_sharded=shards_weights(self.accelerator))
         self.activate(next(iter(self.team.profiles)))
 
     def _rows_at(self, start: int, number: int) -> list[Any]:

@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import DistributedType, gather_object
+from accelerate.utils import gather_object
 from peft import PeftModel
 from torch import nn
 from transformers import PreTrainedTokenizerBase
@@ -31,6 +31,7 @@ from pettingllms_envs.observations import Image
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.pixels import ImageInputs
 from pettingllms_trl.policies.team import Team
+from pettingllms_trl.processes.distributed import shards_weights
 from pettingllms_trl.structure.miniature import EXACT, FAILURES, NoMiniature
 from pettingllms_trl.structure.properties import base_of, check_switch, rope_switch, takes_positions, why_not_packed
 from pettingllms_trl.update import packing_checks
@@ -88,9 +89,7 @@ class PackedScorer:
 
     def try_all(self) -> None:
         """Check each trained policy's model; one with weights partitioned over processes when it is first used."""
-        plugin = self._accelerator.state.deepspeed_plugin
-        is_spread = self._accelerator.distributed_type == DistributedType.FSDP
-        if not is_spread and not (plugin is not None and plugin.zero_stage == 3):
+        if not shards_weights(self._accelerator):
             active = self._team.active
             for policy in self._team.routing.trained:
                 self.is_packable(policy.name)

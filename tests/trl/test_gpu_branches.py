@@ -13,14 +13,21 @@ from unittest.mock import Mock
 
 import pytest
 import torch
+from datasets import Dataset
 from transformers import AutoTokenizer
 
-from pettingllms_trl import MultiAgentGRPOConfig
+from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 from pettingllms_trl.checkpoints import checkpointer
 from pettingllms_trl.cli import transformers_agents
 from pettingllms_trl.cli.local_agents import codec_of
+from pettingllms_trl.engines.vllm import kind
+from pettingllms_trl.engines.vllm.weight_transfer import NcclTransfer
 from pettingllms_trl.policies import weights
+from pettingllms_trl.policies.team import Team
+from pettingllms_trl.processes import distributed
 from pettingllms_trl.research.study.machine import machine_facts
+from pettingllms_trl.trainer import setup
+from pettingllms_trl.trainer import trainer as trainer_module
 from pettingllms_trl.update import packed_logprobs
 from pettingllms_trl.update.packed_logprobs import PackedScorer
 from pettingllms_trl.update.packing.cost import DEAR, token_price_of
@@ -36,6 +43,7 @@ DEPENDS = re.compile(r'\bcuda\.|"cuda"|is_cpu\(\)|\.type == "cpu"|\.type != "cpu
 BRANCHES = {
     "engines/vllm/colocated.py": HERE,  # sleep mode, memory by share, eager execution
     "engines/vllm/kind.py": "tests/trl/engines/vllm/test_training_with_vllm.py",  # weights over NCCL
+    "engines/vllm/weight_transfer.py": HERE,  # what is sent is whole before
     "update/packed_logprobs.py": HERE,  # TensorFloat-32 is not float32
     "update/packing/segment_attention.py": "tests/trl/update/test_segment_attention.py",  # FlashAttention's kernel
     "update/packing/cost.py": HERE,  # a token costs less beside its attention
@@ -256,7 +264,90 @@ def test_bench_captures_graphs_on_a_gpu(
     sys.modules.pop("pettingllms_trl.cli.vllm_agents", None)
 
 
+@pytest.mark.parametrize("commit", [None, "0f1e2d"])
+def test_an_engine_loads_the_commit_of_the_hub_that_the_trainer_has(
+    commit: str | None, colocated: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: dict[str, Any] = {}
+    monkeypatch.setattr(colocated, "ColocatedVllm", lambda arguments: made.update(arguments))
+    model = torch.nn.Linear(1, 1)
+    text = SimpleNamespace(max_position_embeddings=None)
+    config: Any = SimpleNamespace(_name_or_path="me/model", _commit_hash=commit, get_text_config=lambda: text)
+    args = MultiAgentGRPOConfig(str(tmp_path), use_cpu=True, bf16=False)
+    monkeypatch.setattr(model, "config", config, raising=False)
+    kind._colocated(Mock(), model, args, None, memory_share=1.0, images=None, options={})
+    assert (made["model"], made.get("revision"), made.get("tokenizer_revision")) == ("me/model", commit, commit)
+
+
+def test_a_tensor_is_whole_before_another_stream_packs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+    stream = SimpleNamespace(synchronize=lambda: order.append("waited"))
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: stream)
+    there = SimpleNamespace(is_cuda=True, device="cuda:0")
+    tensor: Any = SimpleNamespace(to=lambda device: order.append("gathered") or there)
+    transfer: Any = SimpleNamespace(_device="cuda:0")
+    assert NcclTransfer._on_device(transfer, tensor) is there
+    assert order == ["gathered", "waited"]
+
+
 # ---- The trainer ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sharding", "device"),
+    [
+        ({}, "meta"),
+        ({"deepspeed_plugin": SimpleNamespace(zero_stage=2)}, "meta"),  # transformers moves it when training begins
+        ({"deepspeed_plugin": SimpleNamespace(zero_stage=3)}, "cpu"),
+        ({"fsdp_plugin": SimpleNamespace()}, "cpu"),
+    ],
+)
+def test_a_model_is_on_its_device_before_anything_is_scored(sharding: dict[str, Any], device: str) -> None:
+    accelerator: Any = SimpleNamespace(device=torch.device("meta"), state=SimpleNamespace(**sharding))
+    model = torch.nn.Linear(2, 2)
+    distributed.place(model, accelerator)
+    assert model.weight.device.type == device
+
+
+def test_the_trainer_places_its_model_before_it_compares_packed_rows(
+    model_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    monkeypatch.setattr(trainer_module, "place", lambda model, accelerator: order.append("placed"))
+    monkeypatch.setattr(Team, "check_start", lambda team, *, is_sharded: order.append(f"start, {is_sharded=}"))
+    monkeypatch.setattr(PackedScorer, "try_all", lambda scorer: order.append("packed rows"))
+    MultiAgentGRPOTrainer(
+        model=model_path,
+        env="plan_path",
+        args=MultiAgentGRPOConfig(str(tmp_path), use_cpu=True, bf16=False, num_generations=2, report_to="none"),
+        train_dataset=Dataset.from_dict({"seed": range(8)}),
+    )
+    assert order == ["placed", "start, is_sharded=False", "packed rows"]
+
+
+@pytest.mark.parametrize(
+    ("given", "model"), [({}, "m"), ({"device_map": "auto"}, "m"), ({}, SimpleNamespace(hf_device_map={"": 0}))]
+)
+def test_one_process_that_sees_several_gpus_is_told_how_to_use_one_or_all(
+    given: dict[str, Any], model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    args = MultiAgentGRPOConfig(str(tmp_path), use_cpu=True, bf16=False, model_init_kwargs=given)
+    monkeypatch.setattr(MultiAgentGRPOConfig, "n_gpu", property(lambda self: 2))
+    if given or model != "m":
+        assert setup._config(args, model) is args
+        return
+    with pytest.raises(ValueError, match=r"sees 2 GPUs.*CUDA_VISIBLE_DEVICES=0, or .* --num_processes 2\."):
+        setup._config(args, model)
+
+
+@pytest.mark.parametrize("kind_of_processes", ["MULTI_GPU", "DEEPSPEED", "NO"])
+def test_adapters_that_are_loaded_stand_on_a_model_of_this_process(
+    kind_of_processes: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: dict[str, Any] = {}
+    monkeypatch.setattr(weights, "create_model_from_path", lambda source, **kwargs: made.update(kwargs))
+    weights.load_in_process(SimpleNamespace(distributed_type=kind_of_processes), "own", dtype="auto")  # type: ignore[arg-type]
+    assert made == {"dtype": "auto", **({} if kind_of_processes == "NO" else {"device_map": None})}
 
 
 @pytest.mark.parametrize(

@@ -188,6 +188,8 @@ def _colocated(
     dtype = "auto" if args.bf16 or args.fp16 else "float32"
     quantization = {"quantization": "bitsandbytes"} if _in_4_bit(weights) else {}
     arguments = {"model": name, "dtype": dtype, **engine_arguments(args, memory_share=memory_share), **quantization}
+    if commit := getattr(weights.config, "_commit_hash", None):  # of the Hub, where `main` may be another model
+        arguments |= {"revision": commit, "tokenizer_revision": commit}
     if images is not None:
         arguments |= image_arguments(images, adapts_vision=_adapts_vision(weights))
     if tensor_parallel is None:

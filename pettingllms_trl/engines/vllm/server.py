@@ -232,7 +232,7 @@ class VllmServer(VllmEngine):
             if not ids or len(ids) != len(logprobs) or tuple(choice["prompt_token_ids"]) != asked.prompt.ids:
                 raise RuntimeError(
                     f"{replica.url} gave {choice['finish_reason']!r} with the token ids {ids}, expected those that "
-                    "were sampled, a log-probability for each, after the prompt as it was sent. Use vLLM 0.22 or "
+                    "were sampled, a log-probability for each, after the prompt as it was sent. Use vLLM 0.32 or "
                     "later."
                 )
             completions.append(self._params.completion(asked, ids, logprobs, choice["finish_reason"]))

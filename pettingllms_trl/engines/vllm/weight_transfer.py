@@ -108,7 +108,10 @@ class NcclTransfer:
             replica.name_weights(new)
 
     def _on_device(self, tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.to(self._device)
+        there = tensor.to(self._device)
+        if there.is_cuda:  # vLLM packs it on another stream, which does not wait for what gathers it on this one
+            torch.cuda.current_stream(there.device).synchronize()
+        return there
 
     def restore(self, replica: VllmReplica) -> None:
         """See `WeightTransfer`; always raises `StaleWeights`."""

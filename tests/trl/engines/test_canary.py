@@ -201,6 +201,9 @@ def test_in_a_run_in_bfloat16_the_direction_is_known_in_float32_where_the_weight
     assert own.exact is not None
     assert np.abs(own.exact - scored.logprobs).max() < 1e-5
     assert np.abs(own.working - scored.logprobs).max() > 1e-3
+    with monkeypatch.context() as patch:  # which casts in every pass
+        patch.setattr(trainer.accelerator.state, "fsdp_plugin", object(), raising=False)
+        assert trainer.engines.own_logprobs("base", text).exact is None
     trainer.model.bfloat16()
     assert trainer.engines.own_logprobs("base", text).exact is None
 
