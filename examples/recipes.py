@@ -100,14 +100,14 @@ def tables() -> str:
     return "\n\n".join(
         (
             table(
-                ("", "parameters", "adapter, rank 16", "KV cache per token", "128 sequences at their longest"),
+                ("", "parameters", "adapter, rank 16", "KV cache per token, 2 or 4 bytes", "128 longest sequences"),
                 (
                     (
                         size,
                         f"{m.parameters / 1e9:.2f} B",
                         f"{m.adapter / 1e6:.1f} M",
-                        f"{2 * m.kv_values / 1024:.0f} KiB",
-                        f"{SEQUENCES * TOKENS * 2 * m.kv_values / GB:.0f} GB",
+                        " or ".join(f"{each * m.kv_values / 1024:.0f}" for each in (2, 4)) + " KiB",
+                        " or ".join(f"{SEQUENCES * TOKENS * each * m.kv_values / GB:.0f}" for each in (2, 4)) + " GB",
                     )
                     for size, m in shapes().items()
                 ),

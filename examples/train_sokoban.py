@@ -32,6 +32,7 @@ def main() -> None:
         policies="lora",
         args=MultiAgentGRPOConfig(
             output_dir=options.output,
+            model_init_kwargs={"dtype": "bfloat16"},  # of the frozen model; float32 by default
             num_generations=4,  # candidates of a decision
             generation_batch_size=128,  # 32 instances x 4
             per_device_train_batch_size=8,

@@ -12,6 +12,7 @@
 #SBATCH --time=24:00:00
 #SBATCH --signal=B:TERM@600             # the trainer then saves a checkpoint; go on with --resume_from_checkpoint true
 set -euo pipefail
+export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-64}  # srun does not inherit it
 
 config=${1:?the configuration of the run is missing; expected examples/configs/gpus_8x80_L2_8B.yaml, say}
 model=${2:?the model that is served is missing; expected model_name_or_path of the configuration, Qwen/Qwen3-8B, say}

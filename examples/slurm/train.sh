@@ -11,6 +11,7 @@
 # a checkpoint (sbatch --dependency=afterany:JOB ...). --requeue repeats a command as it is: only for one with that option.
 #SBATCH --signal=B:TERM@600             # the trainer then saves a checkpoint; go on with --resume_from_checkpoint true
 set -euo pipefail
+export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-64}  # srun does not inherit it
 
 config=${1:?the configuration of the run is missing; expected examples/configs/gpus_2x8x80_L2_8B.yaml, say}
 shift
