@@ -93,12 +93,7 @@ def _part(source: Source, split: str, folder: Path, limit: int | None, told: Pro
                 if problems == limit:
                     break
     return Part(
-        file=path.name,
-        rows=problems,
-        sha256=digest(path),
-        bad=bad,
-        left_out=dict(left_out),
-        unjudged=dict(unjudged),
+        file=path.name, rows=problems, sha256=digest(path), bad=bad, left_out=dict(left_out), unjudged=dict(unjudged)
     )
 
 

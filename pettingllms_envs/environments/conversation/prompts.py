@@ -115,9 +115,7 @@ class Prompts(RowTask):
             return RowState(state.problem, move)
         if self.grader == "exact":
             return RowState(state.problem, move, float(_plain(move) == _plain(gold)))
-        boxed = math.boxed(move)
-        if boxed is None:
-            return RowState(state.problem, move, 0.0)
+        boxed = math.boxed(move) or ""
         grade = math.grade(boxed, gold)
         is_right = grade.correct and not math.is_copy(grade, state.problem.statement, boxed)
         return RowState(state.problem, move, float(is_right))

@@ -151,12 +151,7 @@ def _other_digits(rng: random.Random, number: str) -> str:
 
 def _how(problem: MathProblem) -> math.GoldSettings:
     """How answers to a problem are compared; its golden answer is not among it."""
-    return {
-        "kind": problem.kind,
-        "multiple": problem.multiple,
-        "unit": problem.unit,
-        "tolerance": problem.tolerance,
-    }
+    return {"kind": problem.kind, "multiple": problem.multiple, "unit": problem.unit, "tolerance": problem.tolerance}
 
 
 def _answer(text: str, where: str) -> str | Unreadable:

@@ -30,15 +30,7 @@ from pettingllms_envs.environments.verilog.designs import Design, header
 from pettingllms_envs.environments.verilog.families import FAMILIES, LEVELS, draw
 from pettingllms_envs.environments.verilog.folders import problems
 from pettingllms_envs.environments.verilog.mutants import wrong_designs
-from pettingllms_envs.environments.verilog.vectors import (
-    Lines,
-    Review,
-    Values,
-    Vector,
-    inputs_of,
-    reviewed,
-    vector_of,
-)
+from pettingllms_envs.environments.verilog.vectors import Lines, Review, Values, Vector, inputs_of, reviewed, vector_of
 from pettingllms_envs.graders.designs import (
     DIFFERENT,
     GOLDEN_LIMITS,
