@@ -502,7 +502,7 @@ class MultiAgentGRPOTrainer(TRLHooks):
             self._states(),
             parts.configuration_of(setup, self.team, num_processes=self.accelerator.num_processes),
         )
-        if self._can_train:
+        if self._can_train and not shards_weights(self.accelerator):  # which have no whole pass yet
             self.scorer.try_all()
 
     def _attach_team(self) -> None:

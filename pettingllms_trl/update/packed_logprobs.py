@@ -31,7 +31,6 @@ from pettingllms_envs.observations import Image
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.pixels import ImageInputs
 from pettingllms_trl.policies.team import Team
-from pettingllms_trl.processes.distributed import shards_weights
 from pettingllms_trl.structure.miniature import EXACT, FAILURES, NoMiniature
 from pettingllms_trl.structure.properties import base_of, check_switch, rope_switch, takes_positions, why_not_packed
 from pettingllms_trl.update import packing_checks
@@ -88,12 +87,11 @@ class PackedScorer:
         self._host: Rows | None = None
 
     def try_all(self) -> None:
-        """Check each trained policy's model; one with weights partitioned over processes when it is first used."""
-        if not shards_weights(self._accelerator):
-            active = self._team.active
-            for policy in self._team.routing.trained:
-                self.is_packable(policy.name)
-            self._activate(active)
+        """Check each trained policy's model, which is else done when it is first used."""
+        active = self._team.active
+        for policy in self._team.routing.trained:
+            self.is_packable(policy.name)
+        self._activate(active)
 
     def is_packable(self, name: str) -> bool:
         """Whether a policy's sequences can be packed into one row. Activates the policy when it is first asked.
