@@ -298,6 +298,10 @@ class MultiAgentGRPOConfig(GRPOConfig):
             if value is not None and value < 1:
                 none = "no turns" if name == "alternate_every" else "no bound"
                 raise ValueError(f"{name}={value}, expected a positive number, or None for {none}")
+        if self.save_on_each_node:
+            raise ValueError(
+                "save_on_each_node=True, expected False: a checkpoint is one folder. Put it on a shared disk."
+            )
         for name in ("num_continuations", "max_resamples", "image_gain_steps"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}={getattr(self, name)}, expected 0 or more")

@@ -17,9 +17,9 @@ ALLOWED = {
     "console": {"records"},  # what a training prints
     "rollout": {"records"},
     # Engines are given weights, and parts of the trainer play rows, on all processes at once.
-    "processes": {"records", "config", "policies.routing"},
+    "processes": {"records", "config", "policies.routing", "policies.multi_model"},
     # Rewards weighed anew are put back into branches; a reward model reads texts as text, like a policy.
-    "credit": {"records", "config", "rollout.branching", "policies.escaping"},
+    "credit": {"records", "config", "rollout.branching", "policies.escaping", "structure"},
     "policies": DATA | {"pixels"},
     "engines": DATA | {"policies", "processes", "structure", "pixels"},
     # A row of the engines' table, made of what engines share.

@@ -14,6 +14,7 @@ from trl.trainer.utils import get_config_model_id
 from pettingllms_trl.config import MultiAgentGRPOConfig
 from pettingllms_trl.policies.escaping import escape_of
 from pettingllms_trl.records import Message
+from pettingllms_trl.structure.miniature import whole
 
 
 class RewardModel:
@@ -64,7 +65,8 @@ def load_reward_model(
     if isinstance(source, str):
         kwargs = {"trust_remote_code": args.trust_remote_code, **(args.model_init_kwargs or {})}
         revision = kwargs.get("revision")
-        model = AutoModelForSequenceClassification.from_pretrained(source, num_labels=1, **kwargs)
+        with whole():
+            model = AutoModelForSequenceClassification.from_pretrained(source, num_labels=1, **kwargs)
     else:
         model = source
     name = get_config_model_id(model.config)

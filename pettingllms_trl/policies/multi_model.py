@@ -58,11 +58,12 @@ class MultiPolicyModel(PreTrainedModel):
     def generate_batch(self, *args: Any, **kwargs: Any) -> Any:
         return self.active_model.generate_batch(*args, **kwargs)
 
-    def get_input_embeddings(self) -> nn.Module:
-        return self.active_model.get_input_embeddings()
+    def get_input_embeddings(self) -> None:
+        """None, as of the other one: accelerate makes units of FSDP2 of them. TRL's fused head never calls the head,
+        so that the gradients of a unit of its own would not be reduced over processes."""
 
-    def get_output_embeddings(self) -> nn.Module:
-        return self.active_model.get_output_embeddings()
+    def get_output_embeddings(self) -> None:
+        """None, see `get_input_embeddings`."""
 
     def save_pretrained(self, save_directory: str | Path, **kwargs: Any) -> None:
         """Save each model to a folder of its name."""

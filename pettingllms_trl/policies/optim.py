@@ -48,8 +48,9 @@ def split_groups(
         own = {id(p) for p in parameters_of(policy)}
         rate = learning_rate if policy.learning_rate is None else policy.learning_rate
         for group in optimizer.param_groups:
-            groups.append({**group, "params": [p for p in group["params"] if id(p) in own], "lr": rate})
-            names.append(policy.name)
+            if params := [p for p in group["params"] if id(p) in own]:  # torch loads one empty group of FSDP2 at most
+                groups.append({**group, "params": params, "lr": rate})
+                names.append(policy.name)
     optimizer.param_groups = groups
     if factors is None:
         return

@@ -111,6 +111,7 @@ class Team:
         """
         routing, args = self.routing, self._args
         _check_settings(routing, args, processing_class)
+        self._source = model if isinstance(model, str) else None
         with_reference = [name for name, beta in self._betas.items() if beta]
         weights.check(routing, model, peft_config, quantization_config, with_reference)
         if args.sync_ref_model:
@@ -184,6 +185,13 @@ class Team:
             for policy in self.routing.policies
             if policy.api is None
         }
+        kwargs = self._args.model_init_kwargs or {}
+        for policy in filter(lambda policy: policy.api is None, self.routing.policies):
+            source = self._source if policy.model is None else policy.model
+            if isinstance(source, str):  # where transformers had it once, and what is loaded again reads it
+                revision = kwargs.get("revision") if source == self._source else None
+                commit = weights.commit_of(source, revision, kwargs.get("cache_dir"))
+                self.weights_of(policy.name).config._commit_hash = commit
 
     def _profile_of(
         self, policy: Policy, of_trl: PolicyProfile, generation_kwargs: dict[str, Any], **of_reference: Any

@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 
 import torch
 from accelerate import PartialState
+from huggingface_hub import try_to_load_from_cache
 from peft import PeftConfig, PeftMixedModel, PeftModel
 from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import nn
@@ -57,6 +58,14 @@ def load_in_process(state: PartialState, source: str, **kwargs: Any) -> PreTrain
     if state.distributed_type in ("MULTI_GPU", "DEEPSPEED"):
         kwargs["device_map"] = None
     return create_model_from_path(source, **kwargs)
+
+
+def commit_of(source: str, revision: str | None = None, cache_dir: str | None = None) -> str | None:
+    """The commit of a model that was loaded from the Hub; None of a folder's. transformers does not keep it."""
+    if Path(source).is_dir():
+        return None
+    found = try_to_load_from_cache(source, "config.json", revision=revision, cache_dir=cache_dir)
+    return Path(found).parent.name if isinstance(found, str) else None
 
 
 def source_of(model: Any) -> str:

@@ -28,9 +28,11 @@ from transformers import PreTrainedModel
 from trl.models.utils import add_hooks, remove_hooks
 
 from pettingllms_trl.config import MultiAgentGRPOConfig
+from pettingllms_trl.policies.multi_model import MultiPolicyModel
 from pettingllms_trl.policies.routing import Routing
 
 
+GATHERS_TO_SAVE = "stage3_gather_16bit_weights_on_model_save"
 BUCKET = 1 << 26
 """Number of gradient elements averaged in one message."""
 
@@ -83,6 +85,11 @@ def check_sharding(routing: Routing, accelerator: Accelerator, *, gathers: bool 
             "that a rollout samples. Leave it out; where they do not fit on a GPU, sample with vLLM on a server "
             "(use_vllm=True, vllm_mode='server')."
         )
+    if zero.get("stage") == 3 and (routing.full or routing.base) and not zero.get(GATHERS_TO_SAVE):
+        raise ValueError(
+            f"{GATHERS_TO_SAVE}=False with ZeRO-3, expected True: whole models would be saved without weights. Set "
+            "zero3_save_16bit_model: true, as examples/accelerate_configs/zero3.yaml does."
+        )
     offload = zero.get("offload_optimizer", {}).get("device", "none")
     if offload != "none" and len(routing.trained) > 1:
         raise ValueError(
@@ -115,8 +122,9 @@ def shards_weights(accelerator: Accelerator) -> bool:
 def place(model: Any, accelerator: Accelerator) -> None:
     """Move a model to its device where transformers leaves it on the CPU until training begins, as with ZeRO-1 and
     ZeRO-2: it scores and samples before. Sharded weights stay, and what a device map has placed."""
-    if not shards_weights(accelerator) and {p.device.type for p in model.parameters()} == {"cpu"}:
-        model.to(accelerator.device)
+    for each in model.models.values() if isinstance(model, MultiPolicyModel) else [model]:
+        if not shards_weights(accelerator) and {p.device.type for p in each.parameters()} == {"cpu"}:
+            each.to(accelerator.device)
 
 
 @contextmanager

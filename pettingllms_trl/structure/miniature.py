@@ -206,15 +206,23 @@ def draw_weights(model: nn.Module) -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without what transformers and PEFT say of a model, which they have said of the one that it stands for; and
-    without ZeRO-3, which would shard it: for that all processes would have to make it at once."""
-    level, held = logging.get_verbosity(), deepspeed._hf_deepspeed_config_weak_ref
+    """Without what transformers and PEFT say of a model, which they have said of the one that it stands for."""
+    level = logging.get_verbosity()
     logging.set_verbosity_error()
-    deepspeed.unset_hf_deepspeed_config()
     try:
-        with warnings.catch_warnings():
+        with whole(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
         logging.set_verbosity(level)
+
+
+@contextmanager
+def whole() -> Iterator[None]:
+    """Models that are made inside are whole on each process, also where ZeRO-3 shards those that are trained."""
+    held = deepspeed._hf_deepspeed_config_weak_ref
+    deepspeed.unset_hf_deepspeed_config()
+    try:
+        yield
+    finally:
         deepspeed._hf_deepspeed_config_weak_ref = held

@@ -205,8 +205,7 @@ def check_unsupported(given: Mapping[str, Any]) -> None:
 
 def _config(args: Any, model: Any) -> MultiAgentGRPOConfig:
     """The configuration, by default one that writes to a folder of this name."""
-    if args is None:
-        return MultiAgentGRPOConfig("multi-agent-grpo")
+    args = MultiAgentGRPOConfig("multi-agent-grpo") if args is None else args
     if not isinstance(args, MultiAgentGRPOConfig):
         raise TypeError(
             f"args is a {type(args).__name__}, expected a MultiAgentGRPOConfig. Change the name: it takes all that "
@@ -216,7 +215,8 @@ def _config(args: Any, model: Any) -> MultiAgentGRPOConfig:
     if args.n_gpu > 1 and not is_placed:
         raise ValueError(
             f"one process sees {args.n_gpu} GPUs, over which its model would be split layer by layer; expected one. "
-            f"Set CUDA_VISIBLE_DEVICES=0, or start a process for each: accelerate launch --num_processes {args.n_gpu}."
+            "Set CUDA_VISIBLE_DEVICES to one of them, or start a process for each: "
+            f"accelerate launch --num_processes {args.n_gpu}."
         )
     return args
 

@@ -107,8 +107,11 @@ class PackedScorer:
                 check_switch(weights, name, 1 + longest, f"max_completion_length={longest}")
                 self._switching.add(name)
             # All processes must agree, even if one of them rounds differently.
-            why = next((found for found in gather_object([self._reason_not_packable()]) if found is not None), None)
+            found = gather_object([(self._reason_not_packable(), self.token_prices.get(name))])
+            why = next((reason for reason, _ in found if reason is not None), None)
             self.packable[name] = why is None
+            if prices := [price for _, price in found if price is not None]:  # rows are dealt by it, on all alike
+                self.token_prices[name] = max(prices)
             if why is not None:
                 self._check_positions(name)
             if why:

@@ -14,18 +14,21 @@ from unittest.mock import Mock
 import pytest
 import torch
 from datasets import Dataset
-from transformers import AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.integrations import deepspeed
 
-from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
+from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.checkpoints import checkpointer
 from pettingllms_trl.cli import transformers_agents
 from pettingllms_trl.cli.local_agents import codec_of
 from pettingllms_trl.engines.vllm import kind
 from pettingllms_trl.engines.vllm.weight_transfer import NcclTransfer
 from pettingllms_trl.policies import weights
+from pettingllms_trl.policies.multi_model import MultiPolicyModel
 from pettingllms_trl.policies.team import Team
 from pettingllms_trl.processes import distributed
 from pettingllms_trl.research.study.machine import machine_facts
+from pettingllms_trl.structure.miniature import whole
 from pettingllms_trl.trainer import setup
 from pettingllms_trl.trainer import trainer as trainer_module
 from pettingllms_trl.update import packed_logprobs
@@ -325,6 +328,65 @@ def test_the_trainer_places_its_model_before_it_compares_packed_rows(
     assert order == ["placed", "start, is_sharded=False", "packed rows"]
 
 
+def test_models_of_a_team_are_placed_one_by_one(model_path: str) -> None:
+    accelerator: Any = SimpleNamespace(device=torch.device("meta"), state=SimpleNamespace())
+    loaded = {name: AutoModelForCausalLM.from_pretrained(model_path) for name in ("a", "b")}
+    loaded["a"].to("meta")  # as one in 4 bits is on its device when it is loaded
+    distributed.place(MultiPolicyModel(loaded), accelerator)
+    assert next(loaded["b"].parameters()).device.type == "meta"
+
+
+def test_a_model_of_the_hub_is_known_by_the_commit_that_was_loaded(
+    model_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snapshot = tmp_path / "models--me--model" / "snapshots" / "0f1e2d"
+    snapshot.mkdir(parents=True)
+    (snapshot / "config.json").write_text("{}")
+    (tmp_path / "models--me--model" / "refs").mkdir()
+    (tmp_path / "models--me--model" / "refs" / "v2").write_text("0f1e2d")
+    assert weights.commit_of("me/model", "v2", str(tmp_path)) == "0f1e2d"
+    assert weights.commit_of("me/model", None, str(tmp_path)) is None  # `main` was not loaded
+    assert weights.commit_of(model_path) is None
+
+    asked: list[Any] = []
+    monkeypatch.setattr(weights, "commit_of", lambda *about: asked.append(about))
+    MultiAgentGRPOTrainer(
+        model=model_path,
+        env="plan_path",
+        policies={"drafter": "drafter", "planner": Policy(model=f"{model_path}/", trainable=False)},
+        args=MultiAgentGRPOConfig(
+            str(tmp_path), use_cpu=True, bf16=False, report_to="none", model_init_kwargs={"revision": "v2"}
+        ),
+    )
+    assert asked == [(model_path, "v2", None), (f"{model_path}/", None, None)]
+
+
+def test_a_token_has_one_price_on_all_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed_logprobs, "gather_object", lambda own: [*own, (None, 600)])
+    model = SimpleNamespace(config=SimpleNamespace(get_text_config=dict))
+    scorer: Any = SimpleNamespace(
+        packable={},
+        token_prices={"a": 192},
+        _activate=lambda name: None,
+        _team=SimpleNamespace(weights_of=lambda name: model),
+        _args=SimpleNamespace(max_completion_length=8),
+        _reason_not_packable=lambda: None,
+    )
+    monkeypatch.setattr(packed_logprobs, "rope_switch", lambda config: None)
+    monkeypatch.setattr(packed_logprobs, "base_of", lambda weights: weights)
+    assert PackedScorer.is_packable(scorer, "a")
+    assert scorer.token_prices == {"a": 600}
+
+
+def test_a_reward_model_is_whole_where_zero_3_shards_what_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = object()
+    monkeypatch.setattr(deepspeed, "_hf_deepspeed_config_weak_ref", lambda: config)
+    seen: list[Any] = []
+    with whole():
+        seen.append(deepspeed._hf_deepspeed_config_weak_ref)
+    assert (seen, deepspeed._hf_deepspeed_config_weak_ref()) == ([None], config)
+
+
 @pytest.mark.parametrize(
     ("given", "model"), [({}, "m"), ({"device_map": "auto"}, "m"), ({}, SimpleNamespace(hf_device_map={"": 0}))]
 )
@@ -336,7 +398,9 @@ def test_one_process_that_sees_several_gpus_is_told_how_to_use_one_or_all(
     if given or model != "m":
         assert setup._config(args, model) is args
         return
-    with pytest.raises(ValueError, match=r"sees 2 GPUs.*CUDA_VISIBLE_DEVICES=0, or .* --num_processes 2\."):
+    with pytest.raises(
+        ValueError, match=r"sees 2 GPUs.*CUDA_VISIBLE_DEVICES to one of them, or .* --num_processes 2\."
+    ):
         setup._config(args, model)
 
 

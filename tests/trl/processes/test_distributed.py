@@ -187,6 +187,10 @@ def test_weights_that_are_not_gathered_for_generation_are_refused_with_zero_3_al
     check_sharding(routing, deepspeed({"stage": 2}), gathers=False)
     check_sharding(routing, accelerator(DistributedType.NO), gathers=False)
     check_sharding(routing, deepspeed({"stage": 3}), gathers=True)
+    saved = {"stage": 3, "stage3_gather_16bit_weights_on_model_save": True}
+    check_sharding(route("shared", AGENTS, model="any"), deepspeed(saved))
+    with pytest.raises(ValueError, match=r"saved without weights\. Set zero3_save_16bit_model: true"):
+        check_sharding(route("shared", AGENTS, model="any"), deepspeed({"stage": 3}))
     with pytest.raises(ValueError, match="ds3_gather_for_generation=False with ZeRO-3, expected True"):
         check_sharding(routing, deepspeed({"stage": 3}), gathers=False)
 

@@ -17,7 +17,7 @@ import pytest
 import torch
 import yaml
 from peft import PeftModel
-from transformers import AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 import ranks
 from launches import (
@@ -323,6 +323,19 @@ def test_two_processes_that_share_weights_or_optimizer_train_as_one(name: str, o
     other = report(sharded, name)
     assert other["is_sharded"] or other["kind"] == "DEEPSPEED"
     check_same(report(one, f"sharded {name}"), other, f"{sharded.name} {name}")
+
+
+@pytest.mark.slow
+def test_the_gradients_of_heads_that_are_not_tied_are_those_of_both_processes(model_path: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    config = AutoConfig.from_pretrained(model_path, tie_word_embeddings=False)
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path / "model")
+    AutoTokenizer.from_pretrained(model_path).save_pretrained(tmp_path / "model")
+    specs = {"L3": spec("full", about={"model": str(tmp_path / "model")}, max_grad_norm=0.0, **INSIDE)}
+    launched(tmp_path / "one", specs, "")
+    launched(tmp_path / "two", specs, "", *accelerated("fsdp2", tmp_path))
+    assert report(tmp_path / "two", "L3")["is_sharded"]
+    check_same(report(tmp_path / "one", "L3"), report(tmp_path / "two", "L3"), "heads of their own")
 
 
 @pytest.mark.slow
