@@ -109,12 +109,7 @@ def golden(problem: CodeProblem) -> str:
 
 
 def run_tests(
-    problem: CodeProblem,
-    program: str,
-    tests: Sequence[StdinTest | CallTest],
-    *,
-    limits: Limits,
-    isolation: str,
+    problem: CodeProblem, program: str, tests: Sequence[StdinTest | CallTest], *, limits: Limits, isolation: str
 ) -> Report:
     """Run a program of the problem on any tests of its kind.
 

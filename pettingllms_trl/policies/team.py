@@ -186,9 +186,9 @@ class Team:
             if policy.api is None
         }
         kwargs = self._args.model_init_kwargs or {}
-        for policy in filter(lambda policy: policy.api is None, self.routing.policies):
+        for policy in self.routing.policies:
             source = self._source if policy.model is None else policy.model
-            if isinstance(source, str):  # where transformers had it once, and what is loaded again reads it
+            if isinstance(source, str) and policy.api is None:  # read where the model is loaded again
                 revision = kwargs.get("revision") if source == self._source else None
                 commit = weights.commit_of(source, revision, kwargs.get("cache_dir"))
                 self.weights_of(policy.name).config._commit_hash = commit

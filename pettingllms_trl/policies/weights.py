@@ -62,9 +62,8 @@ def load_in_process(state: PartialState, source: str, **kwargs: Any) -> PreTrain
 
 def commit_of(source: str, revision: str | None = None, cache_dir: str | None = None) -> str | None:
     """The commit of a model that was loaded from the Hub; None of a folder's. transformers does not keep it."""
-    if Path(source).is_dir():
-        return None
-    found = try_to_load_from_cache(source, "config.json", revision=revision, cache_dir=cache_dir)
+    is_there = Path(source).is_dir()
+    found = is_there or try_to_load_from_cache(source, "config.json", revision=revision, cache_dir=cache_dir)
     return Path(found).parent.name if isinstance(found, str) else None
 
 

@@ -80,7 +80,9 @@ def warm_up(
             say(f"Policy {policy.name} of {agents}: {len(rows[policy.name])} replies to imitate.")
         set_seed(args.seed)  # before an adapter is drawn, so that each depends on the seed alone
         start = _start(model if policy.model is None else policy.model, args, quantization_config)
-        processing = _tokenizer(policy.tokenizer) or processing_class or _processor_of(start, args)
+        own = policy.tokenizer
+        own = AutoProcessor.from_pretrained(own) if isinstance(own, str) else own
+        processing = own or processing_class or _processor_of(start, args)
         if policy.adapter is not None:
             if adapters is not None:
                 start = _with_adapter(start, adapters, policy.adapter)
@@ -185,10 +187,6 @@ def _start(model: Any, args: SFTConfig, quantization_config: Any) -> Any:
         return copy.deepcopy(model)
     quantized = {} if quantization_config is None else {"quantization_config": quantization_config}
     return load_in_process(args.distributed_state, model, **{**(args.model_init_kwargs or {}), **quantized})
-
-
-def _tokenizer(given: PreTrainedTokenizerBase | str | None) -> PreTrainedTokenizerBase | None:
-    return AutoProcessor.from_pretrained(given) if isinstance(given, str) else given
 
 
 def rows_of(

@@ -214,9 +214,8 @@ def _config(args: Any, model: Any) -> MultiAgentGRPOConfig:
     is_placed = "device_map" in (args.model_init_kwargs or {}) or hasattr(model, "hf_device_map")
     if args.n_gpu > 1 and not is_placed:
         raise ValueError(
-            f"one process sees {args.n_gpu} GPUs, over which its model would be split layer by layer; expected one. "
-            "Set CUDA_VISIBLE_DEVICES to one of them, or start a process for each: "
-            f"accelerate launch --num_processes {args.n_gpu}."
+            f"one process sees {args.n_gpu} GPUs, over which its model would be split; expected one. Set CUDA_"
+            f"VISIBLE_DEVICES to one, or start a process for each: accelerate launch --num_processes {args.n_gpu}."
         )
     return args
 

@@ -398,9 +398,7 @@ def test_one_process_that_sees_several_gpus_is_told_how_to_use_one_or_all(
     if given or model != "m":
         assert setup._config(args, model) is args
         return
-    with pytest.raises(
-        ValueError, match=r"sees 2 GPUs.*CUDA_VISIBLE_DEVICES to one of them, or .* --num_processes 2\."
-    ):
+    with pytest.raises(ValueError, match=r"sees 2 GPUs.*CUDA_VISIBLE_DEVICES to one, or .* --num_processes 2\."):
         setup._config(args, model)
 
 

@@ -58,11 +58,7 @@ class Shape(NamedTuple):
     planned: float
 
 
-SHAPES = (
-    Shape(4, 3, False, 2, 10, 7.4779),
-    Shape(4, 3, True, 3, 11, 8.5016),
-    Shape(5, 2, False, 2, 16, 11.1855),
-)
+SHAPES = (Shape(4, 3, False, 2, 10, 7.4779), Shape(4, 3, True, 3, 11, 8.5016), Shape(5, 2, False, 2, 16, 11.1855))
 """The class of each level."""
 
 

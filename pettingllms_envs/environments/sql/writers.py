@@ -149,13 +149,7 @@ def LinkerWriter(game: Game, max_columns: int = 12) -> Questions:
     return True
 
 
-@function_workflow(
-    WRITES,
-    CHECKS,
-    name="writer_checker",
-    ranges={"suite": CHANGE, "verdict": (-2.0, 2.0)},
-    **COMMON,
-)
+@function_workflow(WRITES, CHECKS, name="writer_checker", ranges={"suite": CHANGE, "verdict": (-2.0, 2.0)}, **COMMON)
 def WriterChecker(game: Game) -> Questions:
     """A writer and a checker; see the module."""
     worth, reason = 0.0, ""
@@ -182,14 +176,7 @@ def WriterChecker(game: Game) -> Questions:
     return True
 
 
-@function_workflow(
-    EXPLORES,
-    WRITES,
-    name="explorer_writer",
-    num_turns=2,
-    ranges={"suite": CHANGE},
-    bonuses=(),
-)
+@function_workflow(EXPLORES, WRITES, name="explorer_writer", num_turns=2, ranges={"suite": CHANGE}, bonuses=())
 def ExplorerWriter(game: Game, capacity: int = 300) -> Questions:
     """An explorer and a writer; see the module."""
     tool, note = QueryTool(game.task.suite(game.state.problem)), ""

@@ -157,14 +157,12 @@ def DesignerTester(game: Game) -> Questions:
         outputs = game.once(game.task.outputs, game.state, vectors) if vectors else None
         if outputs is not None:
             report = _report(vectors, outputs)
-            agrees = not isinstance(read, Unreadable) and all(map(_agrees, vectors, outputs))
+            agrees = not isinstance(read, Unreadable) and all(
+                vector is not None and vector.agrees(own) for vector, own in zip(vectors, outputs, strict=False)
+            )
         if game.closes(agrees):
             break
     return True
-
-
-def _agrees(vector: Vector | None, found: Values) -> bool:
-    return vector is not None and vector.agrees(found)
 
 
 def _report(lines: Lines, outputs: Sequence[Values]) -> str:

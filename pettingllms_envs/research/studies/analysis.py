@@ -175,7 +175,7 @@ def inconsistencies(results: StudyResults) -> list[str]:
                 f"{method} in {environment} was evaluated on other instances than {first.cell.method} "
                 f"({'; '.join(differing)}), so they are not paired."
             )
-        kinds = [_without_seed(result.config) for result in own]
+        kinds = [{**r.config, "train": {k: v for k, v in r.config["train"].items() if k != "seed"}} for r in own]
         for kind, result in zip(kinds[1:], own[1:], strict=True):
             if kind != kinds[0]:
                 what = "; ".join(changed(kinds[0], kind))
@@ -228,7 +228,3 @@ def _evaluated(config: Mapping[str, Any]) -> dict[str, object]:
 def _software(result: CellResult, other_code: str) -> dict[str, str]:
     """Its packages and, where that of both is known, the code."""
     return {**result.packages, **({"code": result.code} if result.code and other_code else {})}
-
-
-def _without_seed(config: Mapping[str, Any]) -> dict[str, object]:
-    return {**config, "train": {name: value for name, value in config["train"].items() if name != "seed"}}

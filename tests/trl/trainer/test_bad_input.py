@@ -282,6 +282,7 @@ def test_a_mistake_is_refused_before_the_model_is_loaded(
         ({"sampling": "forest"}, r"sampling='forest', expected 'tree' or 'parallel'"),
         ({"max_envs": 0}, r"max_envs=0, expected a positive number, or None"),
         ({"max_turns": -1}, r"max_turns=-1, expected a positive number, or None"),
+        ({"save_on_each_node": True}, r"save_on_each_node=True, expected False: a checkpoint is one folder\."),
         ({"num_continuations": -1}, r"num_continuations=-1, expected 0 or more"),
         ({"choose": "last"}, r"choose='last', expected 'reward', 'value' or 'random'"),
         (

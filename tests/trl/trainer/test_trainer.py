@@ -241,7 +241,8 @@ def test_a_policys_learning_rate_is_scheduled_like_the_others(model_path: str, t
 
     trainer.add_callback(KeepRates())
     trainer.train()
-    used = [sorted(rate for rate, filled in step if filled) for step in rates]
+    assert all(filled for step in rates for _, filled in step)  # of FSDP2 torch loads one empty group at most
+    used = [sorted(rate for rate, _ in step) for step in rates]
     assert used == [pytest.approx([1e-3, 1e-2]), pytest.approx([5e-4, 5e-3])]
 
 
