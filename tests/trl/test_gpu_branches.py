@@ -21,6 +21,7 @@ from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.checkpoints import checkpointer
 from pettingllms_trl.cli import transformers_agents
 from pettingllms_trl.cli.local_agents import codec_of
+from pettingllms_trl.credit import reward_models
 from pettingllms_trl.engines.vllm import kind
 from pettingllms_trl.engines.vllm.weight_transfer import NcclTransfer
 from pettingllms_trl.policies import weights
@@ -28,7 +29,6 @@ from pettingllms_trl.policies.multi_model import MultiPolicyModel
 from pettingllms_trl.policies.team import Team
 from pettingllms_trl.processes import distributed
 from pettingllms_trl.research.study.machine import machine_facts
-from pettingllms_trl.structure.miniature import whole
 from pettingllms_trl.trainer import setup
 from pettingllms_trl.trainer import trainer as trainer_module
 from pettingllms_trl.update import packed_logprobs
@@ -379,11 +379,16 @@ def test_a_token_has_one_price_on_all_processes(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_reward_model_is_whole_where_zero_3_shards_what_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
-    config = object()
-    monkeypatch.setattr(deepspeed, "_hf_deepspeed_config_weak_ref", lambda: config)
-    seen: list[Any] = []
-    with whole():
+    config, seen = object(), list[Any]()
+
+    def from_pretrained(*_: Any, **__: Any) -> None:
         seen.append(deepspeed._hf_deepspeed_config_weak_ref)
+        raise NotADirectoryError
+
+    monkeypatch.setattr(deepspeed, "_hf_deepspeed_config_weak_ref", lambda: config)
+    monkeypatch.setattr(reward_models, "AutoModelForSequenceClassification", Mock(from_pretrained=from_pretrained))
+    with pytest.raises(NotADirectoryError):
+        reward_models.load_reward_model("judge", None, args=Mock(model_init_kwargs=None), device=torch.device("cpu"))
     assert (seen, deepspeed._hf_deepspeed_config_weak_ref()) == ([None], config)
 
 
