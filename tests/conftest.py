@@ -4,10 +4,8 @@ import gc
 import os
 import zlib
 from collections.abc import Iterator
-from contextlib import suppress
 
 import pytest
-from _pytest.python import importtestmodule  # no public way imports one as collecting does, assertions rewritten
 
 
 @pytest.hookimpl(wrapper=True)
@@ -18,27 +16,10 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
     """
     gc.disable()
     try:
-        import_from_own_place(session.config)
         return (yield)
     finally:
         gc.enable()
         gc.freeze()
-
-
-def import_from_own_place(config: pytest.Config) -> None:
-    """Import all test files before they are collected, in each of several workers from another one on.
-
-    In a fresh clone nothing is compiled, torch, sympy and the tests' assertions included. Workers that go through the
-    files in the same order compile each at the same time; so each compiles its part, and finds the others' compiled.
-    """
-    worker = getattr(config, "workerinput", None)
-    if worker is None or config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
-        return
-    files = sorted((config.rootpath / "tests").rglob("test_*.py"))
-    first = len(files) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
-    for file in (*files[first:], *files[:first]):
-        with suppress(Exception, pytest.skip.Exception):  # which collecting the file raises again
-            importtestmodule(file, config)
 
 
 @pytest.fixture(scope="session", autouse=True)
