@@ -1,4 +1,4 @@
-# Every target makes its own virtual environment when there is none, so a fresh clone needs only Python and make.
+# Targets make their virtual environment when there is none, so a fresh clone needs only Python and make.
 # Written for make 3.81, which macOS still has.
 
 PYTHON ?= python3

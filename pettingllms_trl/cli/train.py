@@ -85,7 +85,7 @@ KINDS = (TrainArguments, ScriptArguments, MultiAgentGRPOConfig, arguments.TeamMo
 
 
 def prepare(argv: Sequence[str]) -> Callable[[], None]:
-    """Create the trainer, and return a function that runs it. A user's mistake raises before any model is loaded."""
+    """Create the trainer, and return a function that runs it. A user's mistake raises before any model is trained."""
     given, data, args, config = arguments.parse(argv, KINDS, prog="pettingllms train", description=__doc__)
     trainer = make_trainer(given, data, args, config)
     trainer.checkpointer.check_resume(args.resume_from_checkpoint)
