@@ -49,7 +49,8 @@ def cut_off_replies(run: RunFacts, series: Series) -> Finding:
 class Trend:
     """What changed from the first third of the steps to the last.
 
-    A change that comes with a higher return is told, and with `gain_excuses` no warning: who has learned repeats itself.
+    A change that comes with a higher return is told, and with `gain_excuses` no warning: a policy that has learned
+    repeats itself, too.
 
     Args:
         value: The figure of counts, or `None` where it is not recorded.

@@ -1,7 +1,7 @@
 """Benchmark any mix of agents on environments, with intervals, costs and every episode on record.
 
     pettingllms bench plan_path sokoban --model a --model b      each model on each environment
-    pettingllms bench games --model a                            a suite: games, cooperation, discovery, puzzles, code, mathematics, smoke
+    pettingllms bench games --model a                            a suite, such as games, code or mathematics
     pettingllms bench my_suite.yaml                              a suite of your own (docs/benchmarking.md)
     pettingllms bench math --team FOLDER --row '{"question": "..."}'    one question, and each agent's reply
 
