@@ -29,7 +29,7 @@ FORMS: tuple[Mapping[str, Any], ...] = (
     {"workflow": "team", "digits": 2},
 )
 TASK = {"readings": 4, "values": 10}
-DEMONSTRATIONS, FIRST_SEED = 160_000, 10_000_000
+DEMONSTRATIONS, FIRST_SEED = 640_000, 10_000_000
 READING = re.compile(r"Your reading \d of \d: (\d)")
 NOTES = re.compile(r"Your notes: (\d*)")
 ASKED = re.compile(r"reading (\d)\.")
