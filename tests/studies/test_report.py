@@ -519,21 +519,26 @@ def test_the_results_page_has_the_best_constant_answer_to_the_note_taking_of_the
     assert "| 11.4% |" in (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
 
 
-def test_the_results_page_has_the_success_of_a_walker_who_does_not_see_the_walls() -> None:
+@pytest.mark.parametrize(("first", "seeds", "words"), [(1000, [0], "| 72.0% |"), (3000, [0, 1], "72.2% to 74.4% of")])
+def test_the_results_page_has_the_success_of_a_walker_who_does_not_see_the_walls(
+    first: int, seeds: list[int], words: str
+) -> None:
     env = pettingllms_envs.make("plan_path", workflow="draft_plan", size=5, min_distance=2, max_distance=8)
-    rng, solved = random.Random(0), 0
-    for seed in range(1000, 1500):
-        env.reset(seed=seed, options={"split": "test"})
-        while not env.standing():
-            words = env.observe(env.agent_selection)["text"]
-            places = re.search(r"You are at row (\d), column (\d)\. The goal is at row (\d), column (\d)", words)
-            assert places is not None
-            row, column, goal_row, goal_column = map(int, places.groups())
-            steps = ["D" if goal_row > row else "U"] * abs(goal_row - row)
-            steps += ["R" if goal_column > column else "L"] * abs(goal_column - column)
-            env.step(f"Moves: {' '.join(rng.sample(steps, len(steps))) or 'U'}")
-        solved += env.standing() == "solved"
-    assert f"| {solved / 500:.1%} |" in (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    assert words in (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    for walk in seeds:
+        rng, solved = random.Random(walk), 0
+        for seed in range(first, first + 500):
+            env.reset(seed=seed, options={"split": "test"})
+            while not env.standing():
+                shown = env.observe(env.agent_selection)["text"]
+                places = re.search(r"You are at row (\d), column (\d)\. The goal is at row (\d), column (\d)", shown)
+                assert places is not None
+                row, column, goal_row, goal_column = map(int, places.groups())
+                steps = ["D" if goal_row > row else "U"] * abs(goal_row - row)
+                steps += ["R" if goal_column > column else "L"] * abs(goal_column - column)
+                env.step(f"Moves: {' '.join(rng.sample(steps, len(steps))) or 'U'}")
+            solved += env.standing() == "solved"
+        assert f"{solved / 500:.1%}" in words
 
 
 def test_the_page_on_service_has_the_means_of_the_committed_study_and_of_the_plays_with_scripts() -> None:
