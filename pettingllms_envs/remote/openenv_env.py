@@ -29,7 +29,7 @@ TEAM = {"agent", "agents", "messages", "rewards"}
 """Fields of an observation that make it a team's."""
 NAMES, NUMBERS, SCALAR = [str], {str: float}, (str, int, float, bool, NoneType)
 FIELDS: Mapping[str, Any] = {"agents": NAMES, "rewards": NUMBERS, "others": {str: dict}, "infos": {str: dict}}
-INFO: Mapping[str, Any] = {"rewards": NUMBERS, "team_rewards": NAMES, "outcome": {str: SCALAR}, "turn": int}
+INFO: Any = {"rewards": NUMBERS, "team_rewards": NAMES, "outcome": {str: SCALAR}, "turn": int, "judged": bool}
 ABOUT: Mapping[str, Any] = {
     "roles": {str: str},
     "reset_options": {str: list},
@@ -39,6 +39,7 @@ ABOUT: Mapping[str, Any] = {
     "informed_roles": NAMES,
     "required_options": NAMES,
     "competitive": SCALAR,
+    "judged": bool,
 }
 
 
@@ -114,7 +115,7 @@ class OpenEnvEnv(AECEnv):  # type: ignore[misc]  # pettingzoo ships no types
         self.client.close()
 
     def observe(self, agent: str) -> dict[str, Any]:
-        """What the server shows the agent; of one whose turn it is not, a message that says so."""
+        """What the server showed the agent at its last turn or the reset; if nothing, that it is not its turn."""
         return dict(self._shown.get(agent) or {"messages": [{"role": "user", "content": "It is not your turn."}]})
 
     def reset(self, seed: int | None = None, options: Mapping[str, Any] | None = None) -> None:

@@ -10,12 +10,12 @@ from openenv.core.env_server import Action, ConcurrencyConfig, Environment, Obse
 from pydantic import Field
 
 from pettingllms_envs.prompts import images_of, read_observation
+from pettingllms_envs.remote.openenv_env import ABOUT
 from pettingllms_envs.settings import to_json
 
 
 MOST_BYTES = 4_000_000  # of a message of a client, or of the body of its request
 IDLE = 3600.0  # seconds without a message after which a session is closed
-ABOUT = ("roles", "delayed_roles", "informed_roles", "reset_options", "required_options", "reward_ranges")
 
 
 class Reply(Action):  # type: ignore[misc]  # openenv is not here when types are checked

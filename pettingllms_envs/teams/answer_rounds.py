@@ -98,10 +98,11 @@ AGGREGATOR = Role(
     "You are the aggregator. You read the solutions of several solvers, any of which may be wrong, and decide. Your"
     " answer is the team's.",
 )
-SOLVERS_JOB = "You are a solver. Others solve the same problem; an aggregator reads all solutions and decides."
+SOLVERS_JOB = "You are a solver. Others solve the same problem; an aggregator reads at most {} characters of each."
 DEBATERS_JOB = (
-    "You are a debater. All debaters solve the same problem, read each other's solutions, and answer again. Correct"
-    " yourself where another is right, and keep your answer where you are. The answer of most debaters is the team's."
+    "You are a debater. All debaters solve the same problem, read at most {} characters of each other's solutions, and"
+    " answer again. Correct yourself where another is right, and keep your answer where you are. The answer of most"
+    " debaters is the team's."
 )
 SOLVER = Role(
     "solver",
@@ -125,7 +126,7 @@ COMMON: dict[str, Any] = {
 
 
 @function_workflow(
-    lambda team: (Role("solver", SOLVERS_JOB, count=team.num_solvers), AGGREGATOR),
+    lambda team: (Role("solver", SOLVERS_JOB.format(team.capacity), count=team.num_solvers), AGGREGATOR),
     name="ensemble",
     num_turns=1,
     legal={"until_agreed": FLAG, "num_solvers": range(1, SEVERAL + 1)},
@@ -147,7 +148,7 @@ def Ensemble(game: Game, capacity: int = 2000, until_agreed: bool = True, num_so
 
 
 @function_workflow(
-    lambda team: (Role("debater", DEBATERS_JOB, count=team.num_debaters),),
+    lambda team: (Role("debater", DEBATERS_JOB.format(team.capacity), count=team.num_debaters),),
     name="debate",
     num_turns=3,
     legal={"until_agreed": FLAG, "num_debaters": range(2, SEVERAL + 1)},

@@ -34,6 +34,8 @@ from pettingllms_envs.core import (
 from pettingllms_envs.features import (
     ChangingTeam,
     HasBonuses,
+    HasBotRoles,
+    HasBots,
     HasHistories,
     HasOutcome,
     HasStateForm,
@@ -220,6 +222,20 @@ class ToolCalls:
     def oracle(self, state: ToolCallState) -> str:
         """The workflow's oracle, which calls no tool."""
         return self.workflow.oracle(state.play)
+
+    @property
+    def bots(self) -> Sequence[str]:
+        return self.workflow.bots if isinstance(self.workflow, HasBots) else ()
+
+    @property
+    def bot_roles(self) -> Sequence[str]:
+        inner = self.workflow
+        return inner.bot_roles if isinstance(inner, HasBotRoles) else [role.name for role in inner.roles]
+
+    def bot(self, state: ToolCallState, name: str) -> str:
+        """The workflow's bot, which calls no tool."""
+        assert isinstance(self.workflow, HasBots)  # or it has no names
+        return self.workflow.bot(state.play, name)
 
     def ranges(self) -> Mapping[str, tuple[float, float]]:
         """The workflow's, and format."""

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+import pettingllms_envs
 from pettingllms_envs.aec import TextEnv
 from pettingllms_envs.core import Role
 from pettingllms_envs.environments.plan_path.rules import PlanPath
@@ -72,6 +73,23 @@ def test_a_capacity_below_1_raises(capacity: Any) -> None:
 def test_a_silent_message_says_so_and_a_cut_one_does_not() -> None:
     assert Channel().send("guide", " \n").shown == "The guide wrote nothing."
     assert Channel(2).send("guide", "abc").shown == "The guide wrote:\n> ab"
+
+
+WRITERS = (
+    *(("aime", "debate"), ("aime", "ensemble"), ("archives", "team"), ("benches", "team"), ("hidden_bench", "team")),
+    *(("laws", "lab"), ("sql", "explorer_writer"), ("two_arms", "team"), ("verilog", "architect_implementer")),
+)
+
+
+@pytest.mark.parametrize(("name", "workflow"), WRITERS)
+def test_who_writes_a_message_is_told_where_it_is_cut(name: str, workflow: str) -> None:
+    env = pettingllms_envs.make(name, workflow=workflow, capacity=47)
+    env.reset(seed=0)
+    prompts = []
+    for _ in range(2):  # of those who write
+        prompts.append(str(env.last()[0]))
+        env.step("")
+    assert "at most 47 characters" in "".join(prompts)
 
 
 @dataclass(frozen=True, slots=True)

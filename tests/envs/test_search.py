@@ -205,6 +205,17 @@ def test_an_attack_never_succeeds_and_earns_no_more_than_one_search_that_finds_a
         assert total <= 0.99
 
 
+def test_stop_words_find_nothing_so_going_through_them_only_costs() -> None:
+    for seed in range(12):
+        joined = LoneSearcher(Search())
+        state = joined.start(joined.task.generate(seed))
+        for query in ("the", "of", "in", "A", "and_to was", "is by on", "Who", "from its"):
+            state, parts, *_ = joined.step(state, f"Search: {query}")
+            assert parts == {"searcher": {"searches": -0.01, "support": 0.0}}
+    _, state = alone()
+    assert joined.task.apply(state.task, SearchMove("search", "of the Tower")).passages[0].title == "Tower"
+
+
 @pytest.mark.parametrize("workflow", ["team", "single"])
 @pytest.mark.parametrize("split", ["train", "validation", "test"])
 def test_the_oracle_finds_all_that_is_needed_and_is_right(workflow: str, split: str) -> None:

@@ -12,10 +12,12 @@ import pytest
 import pettingllms_envs
 from pettingllms_envs import plan_path_v0
 from pettingllms_envs.aec import TextEnv
+from pettingllms_envs.agents.spec import AgentSpec
 from pettingllms_envs.assembly import assemble
 from pettingllms_envs.core import ToolResult, ToolSpec, Unreadable
 from pettingllms_envs.environments.kuhn_poker.rules import KuhnPoker
 from pettingllms_envs.environments.plan_path.rules import PlanPath
+from pettingllms_envs.evaluation.agent_pools import check_bots
 from pettingllms_envs.observations import PNG, Image
 from pettingllms_envs.prompts import read_observation
 from pettingllms_envs.quoting import lines_outside
@@ -282,6 +284,21 @@ def test_parts_that_a_workflow_names_as_bonuses_are_bonuses_with_tools_too() -> 
 
     assert ToolCalls(Agreeing(PlanPath()), {"planner": (ECHO,)}).bonuses == ("agreement",)
     assert ToolCalls(DraftPlan(PlanPath()), {"planner": (ECHO,)}).bonuses == ()
+
+
+def test_bots_play_with_tools_as_without_and_the_same_roles() -> None:
+    env, bare = (pettingllms_envs.make("hanabi", role_tools=tools).unwrapped for tools in ([ECHO], []))
+    assert env.metadata["bots"] == ["piers", "iggi", "outer", "flawed", "random"]
+    for each in (env, bare):
+        each.reset(seed=0)
+    env.step("```call echo\nhello\n```")
+    assert [env.bot(name) for name in env.metadata["bots"]] == [bare.bot(name) for name in bare.metadata["bots"]]
+    check_bots({"player_1": AgentSpec("bot", "piers")}, env)
+    service = pettingllms_envs.make("service", role_tools={"user": [ECHO]})
+    check_bots({"user_0": AgentSpec("bot", "terse")}, service)
+    with pytest.raises(ValueError, match="for the assistant: it has none"):
+        check_bots({"assistant_0": AgentSpec("bot", "terse")}, service)
+    assert pettingllms_envs.make("plan_path", role_tools={"planner": [ECHO]}).metadata["bots"] == []
 
 
 def with_tools(style: str = "text", *tools: Any, max_calls: int = 2, **of_role: Any) -> TextEnv:

@@ -65,7 +65,8 @@ def seen(env: Any, agent: str) -> Any:
 
 def paid(env: Any) -> Any:
     known = [
-        {key: env.infos[agent].get(key) for key in ("outcome", "rewards", "team_rewards")} for agent in env.agents
+        {key: env.infos[agent].get(key) for key in ("outcome", "rewards", "team_rewards", "judged")}
+        for agent in env.agents
     ]
     return env.rewards, env._cumulative_rewards, env.terminations, env.truncations, known
 
@@ -77,7 +78,8 @@ def test_a_hundred_turns_are_equal_in_prompt_reward_and_outcome(name: str) -> No
     with served(name, **CASES[name]) as url:
         far = pettingllms_envs.make(f"openenv:{url}")
         assert far.metadata["branching"] == "replay"
-        assert far.metadata["roles"] == near.metadata["roles"]
+        for key in ("roles", "competitive", "max_return", "judged"):
+            assert far.metadata[key] == near.metadata[key], key
         while turns < 100:
             near.reset(seed=seed)
             far.reset(seed=seed)
@@ -98,6 +100,19 @@ def test_a_hundred_turns_are_equal_in_prompt_reward_and_outcome(name: str) -> No
                 assert paid(far) == paid(near)
                 turns += 1
             assert not far.agents
+        far.close()
+
+
+def test_a_served_conversation_leaves_its_rewards_to_reward_functions() -> None:
+    with served("conversation", roles=["solver", "critic"]) as url:
+        far = pettingllms_envs.make(f"openenv:{url}", options={"prompt": "1 + 1?"})
+        far.reset(seed=0)
+        assert far.metadata["judged"] is True
+        given = []
+        for reply in ("3", "2"):
+            far.step(reply)
+            given.append(far.infos["critic_0"]["judged"])
+        assert given == [False, True]
         far.close()
 
 

@@ -174,6 +174,20 @@ def test_what_its_environment_raises_is_an_error_as_of_any_environment() -> None
         env.close()
 
 
+def test_what_a_team_says_of_itself_is_taken_over_where_its_type_is_right() -> None:
+    about = {"competitive": "zero_sum", "max_return": None, "judged": True, "roles": ["first"], "name": "chess"}
+    said = {**TURN["metadata"], "about": about, "infos": {"first_0": {"judged": False, "note": "Obey."}}}
+    with served(lambda message: answered({"observation": {**TURN, "metadata": said}}), TEAM_SCHEMA) as url:
+        env = made(url)
+        env.reset(seed=0)
+        given = {key: value for key, value in env.metadata.items() if key in about}
+        assert given == {
+            "competitive": "zero_sum", "max_return": None, "judged": True, "name": f"openenv:{url}",
+        }  # fmt: skip
+        assert env.infos["first_0"] == {"judged": False}
+        env.close()
+
+
 HUGE = Image(PNG + b"\0\0\0\rIHDR" + 2 * (100_000).to_bytes(4, "big"), "")
 OTHER_TURNS: dict[str, dict[str, Any]] = {
     "another acting agent": {"agent": "third_0"},
@@ -182,6 +196,7 @@ OTHER_TURNS: dict[str, dict[str, Any]] = {
     "infos that are no objects": {"metadata": {"infos": {"first_0": 3}}},
     "parts that are no numbers": {"metadata": {"infos": {"first_0": {"rewards": {"progress": None}}}}},
     "an outcome with an object": {"metadata": {"infos": {"first_0": {"outcome": {"success": {}}}}}},
+    "a judgement that is no truth value": {"metadata": {"infos": {"first_0": {"judged": 1}}}},
     "an outcome that is NaN": {"metadata": {"infos": {"first_0": {"outcome": {"success": float("nan")}}}}},
     "another agent's name": {"agents": ["first_0", "third_0"]},
     "other agents' names": {"agents": ["third_0"], "agent": "third_0", "rewards": {"third_0": 1.0}},

@@ -20,14 +20,14 @@ from pettingllms_envs.teams.functions import Ask, Game, Questions, function_work
 
 MEMBER = "member"
 JOB = "You are one of the members."
-MESSAGE_FORMAT = "When you are asked to write, your whole reply is your message to the others"
+SAY = "When you are asked to write, your whole reply is your message to the others, at most {} characters."
 COMMON: dict[str, Any] = {
     "ranges": {"correct": (0.0, 1.0)},
     "cyclic": True,
     "state_form": 3,
     "turns_apart": True,
     "bonuses": (),
-    "system": lambda team, role: "\n".join([team.task.rules(), f"{MESSAGE_FORMAT}.", team.task.reply_format()]),
+    "system": lambda team, _: f"{team.task.rules()}\n{SAY.format(team.channel.capacity)}\n{team.task.reply_format()}",
     "present": lambda team, state: team.members[: state.task.num_members],  # as many as there are hidden facts
 }
 

@@ -110,7 +110,8 @@ def workflow(name: str, of: Callable[[Any], Holders], **others: Any) -> Callable
         own = " and ".join(f"bench {bench}" for bench in holders[role])
         tries = "When you are asked for an experiment, end your reply with one line: Try: a=1 b=1 k=1."
         is_team = len(holders) > 1
-        say = f"When you are asked to tell, end your reply with one line: Say: and at most {CAPACITY} characters."
+        most = team.channel.capacity
+        say = f"When you are asked to tell, end your reply with one line: Say: and at most {most} characters."
         end = say if is_team else team.task.reply_format()
         return "\n".join([team.task.rules(), f"You are {role if is_team else f'the {role}'}, at {own}.", tries, end])
 

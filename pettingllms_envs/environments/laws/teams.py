@@ -17,15 +17,14 @@ from pettingllms_envs.teams.functions import Ask, Game, Questions, function_work
 
 NUM_TURNS = 18
 EXPERIMENTER = Role("experimenter", "You are the experimenter: each of your replies is an experiment.")
-THEORIST = Role(
-    "theorist",
-    "You are the theorist: you name the law. While you do not know it, end your reply with one line: Say: and a few "
-    "words to the experimenter.",
+THEORY = (
+    "You are the theorist: you name the law. While you do not know it, end your reply with one line: Say: and at most "
+    "{} characters to the experimenter."
 )
 
 
 @function_workflow(
-    *(EXPERIMENTER, THEORIST),
+    lambda team: (EXPERIMENTER, Role("theorist", THEORY.format(team.capacity))),
     name="lab",
     num_turns=NUM_TURNS,
     cyclic=True,

@@ -10,8 +10,9 @@ episode, and `searches`, -0.01 for each search. F1 is reported and never paid, s
 Outcome: `success`; `f1`; `answered`; `support`, the share of the needed passages that were shown (0 if the row names
 none); `searches`, their number.
 Passages: each question has its own paragraphs, ten or twenty of which two to four are needed, and is answered from
-these, without a server (HotpotQA in the distractor setting, 2WikiMultihopQA, MuSiQue). With `corpus` all questions are
-answered from a file, with `url` from a server; a passage is then one that is needed if it has the title of one.
+these, without a server (HotpotQA in the distractor setting, 2WikiMultihopQA, MuSiQue); stop words, which would find
+all of so few, find none. With `corpus` all questions are answered from a file, with `url` from a server; a passage is
+then one that is needed if it has the title of one.
 Failures: where a server does not answer, `step` raises `pettingllms_envs.retrieval.RetrieverFailed`, after retries.
 The trainer restarts and finally drops such an instance, and a benchmark has an error row. No reward is paid for an
 outage.
@@ -35,6 +36,7 @@ from pettingllms_envs.environments.search.questions import MAX_ANSWER, QuestionP
 from pettingllms_envs.graders.short_answers import exact_match, f1
 from pettingllms_envs.quoting import quote_inline
 from pettingllms_envs.replies.moves import match_last_line
+from pettingllms_envs.retrieval.bm25 import terms_of
 from pettingllms_envs.retrieval.corpora import corpus_digest, corpus_index
 from pettingllms_envs.retrieval.local import DenseIndex, PassageIndex, sentence_encoder
 from pettingllms_envs.retrieval.passages import Passage, Retriever
@@ -49,6 +51,10 @@ MOST_PASSAGE = 2_000
 """Characters of a passage that are shown."""
 
 _LINE = re.compile(rf"({SEARCH}|{ASK}|{ANSWER}):(.*)", re.I | re.S | re.A)
+_STOP_WORD = re.compile(
+    "an?|and|are|as|at|be|been|but|by|did|do|does|for|from|had|has|have|he|her|him|his|how|if|in|into|is|its?|no|not|of|on"
+    "|or|she|such|that|the|their|then|there|these|they|this|to|was|were|what|when|where|which|who|whom|whose|why|will|with"
+)
 _NO_TEXT = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
 
 
@@ -171,9 +177,12 @@ class Search(DataTask[SearchState]):
             return state._replace(answer=move.text)
         if move.kind != SEARCH:
             return state
+        query = move.text
+        if self._is_own_row and self.encoder is None:
+            query = " ".join(term for term in terms_of(query) if not _STOP_WORD.fullmatch(term))
         found = [
             Passage(each.title[:MOST_PASSAGE], each.text[:MOST_PASSAGE])
-            for each in self.retriever_of(state.problem).search(move.text, self.results)
+            for each in self.retriever_of(state.problem).search(query, self.results)
         ]
         before = [each for each in state.passages if each not in found]
         return state._replace(queries=(*state.queries, move.text), passages=(*before, *found))

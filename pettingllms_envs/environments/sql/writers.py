@@ -191,7 +191,7 @@ def ExplorerWriter(game: Game, capacity: int = 300) -> Questions:
             game.pay(EXPLORER, "format", UNREADABLE_PENALTY)
         else:
             found = _found(game.call(tool, query))
-        asked = "Tell the writer what the query needs now. Your whole reply is the message."
+        asked = f"Tell the writer what the query needs now, in at most {capacity} characters: your whole reply."
         shown = partial(prompt, game, schema_text(game), last_query(game), found, asked)
         reply = yield Ask(EXPLORER, shown, say, (note, found))
         note = game.quote(EXPLORER, reply)

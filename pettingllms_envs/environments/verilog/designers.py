@@ -75,10 +75,10 @@ def _job(most: int) -> str:
     )
 
 
-def _format(most: int) -> str:
+def _format(most: int, capacity: int) -> str:
     return (
-        f"Write 1 to {most} lines, each about a block, and after them {TOP} as exactly one block of Verilog, like"
-        " this:\n"
+        f"Write 1 to {most} lines, each about a block in at most {capacity} characters, and after them {TOP} as"
+        " exactly one block of Verilog, like this:\n"
         f"block NAME(ports as in its header): what it does\n{fence(f'module {TOP}(...);', 'verilog')}"
     )
 
@@ -179,7 +179,7 @@ def _report(lines: Lines, outputs: Sequence[Values]) -> str:
 
 @function_workflow(
     lambda team: (
-        Role(ARCHITECT, _job(team.max_blocks), delayed=True, reply_format=_format(team.max_blocks)),
+        Role(ARCHITECT, _job(team.max_blocks), delayed=True, reply_format=_format(team.max_blocks, team.capacity)),
         IMPLEMENTS,
     ),
     name="architect_implementer",
