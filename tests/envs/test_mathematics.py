@@ -193,6 +193,8 @@ def test_a_level_and_an_id_choose_among_them(rows: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"level": [1]}, r"level is \[1\]; expected a number or a text"),
+        ({"problem": [1]}, r"problem is \[1\]; expected a number or a text"),
         ({"level": 4}, r"level is 4; expected one of those in .*sums__test.jsonl', split 'test': 1, 2, 3"),
         ({"problem": "sum-77"}, r"problem is 'sum-77'; expected the id of one of 24 in .*Did you mean 'sum-7'"),
         ({"split": "tset"}, r"split is 'tset'; expected one of 'train', 'validation', 'test'. Did you mean 'test'"),
