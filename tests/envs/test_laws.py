@@ -446,6 +446,12 @@ def test_benches_that_copy_their_readings_are_within_the_bound() -> None:
     assert right <= 40 * float(Benches().lone_bound())
 
 
+def test_a_team_is_told_how_much_of_a_message_arrives() -> None:
+    env = pettingllms_envs.make("benches", capacity=12)
+    env.reset(seed=0)
+    assert "Say: and at most 12 characters." in env.observe("experimenter_0")["system"]
+
+
 def test_a_message_is_paid_if_it_is_the_law_that_is_known() -> None:
     env = pettingllms_envs.make("benches")
     env.reset(seed=3)
