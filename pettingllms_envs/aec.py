@@ -515,6 +515,7 @@ class TextEnv(AECEnv[str, dict[str, Any], str | None]):  # type: ignore[misc]  #
         for name, value in given.items():
             if known[name]:
                 check_choice(name, value, known[name])
+                given[name] = known[name][known[name].index(value)]  # 1 for the 1.0 of a column that lacks values
         return given
 
     def _shown(self, seen: Any, agent: str) -> dict[str, Any]:

@@ -28,11 +28,6 @@ AGENT = "model"
 TableRow = Mapping[str, Any]
 
 
-def table_files(folder: Path) -> list[Path]:
-    """The tables of a folder, or of its `completions`, in the order of the steps; empty where there are none."""
-    return sorted(folder.glob("completions_*.parquet")) or sorted(folder.glob("completions/completions_*.parquet"))
-
-
 def read_table(file: Path) -> list[TableRow]:
     """The rows of a table, without decisions inside continuations, which have no groups of candidates."""
     with needs_extra("data", "pyarrow", f"{file}, which is parquet"):

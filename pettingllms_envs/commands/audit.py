@@ -21,7 +21,7 @@ from pettingllms_envs.audit import Audit, Finding
 from pettingllms_envs.audit.designs import UnreadableDesigns
 from pettingllms_envs.audit.history import falling_entropy, history_of
 from pettingllms_envs.audit.recorded import episode_of, run_of
-from pettingllms_envs.audit.tables import episodes_of_table, fresh_tables, read_table, run_of_tables, table_files
+from pettingllms_envs.audit.tables import episodes_of_table, fresh_tables, read_table, run_of_tables
 from pettingllms_envs.commands import counted, of_research, refuse, say, user_errors
 from pettingllms_envs.episodes import files
 from pettingllms_envs.episodes.files import EPISODES, RUN
@@ -90,7 +90,7 @@ def _found(path: Path) -> tuple[Path | None, list[Path]]:
     for folder in (path, path / ROLLOUTS):
         if (folder / RUN).is_file() and (folder / EPISODES).is_file():
             return folder, []
-    if tables := table_files(path):
+    if tables := sorted(path.glob("completions_*.parquet")) or sorted(path.glob("completions/completions_*.parquet")):
         return None, tables
     raise ValueError(
         f"{path} has no {RUN} with {EPISODES}, no {ROLLOUTS}/ with them, and no completions/completions_*.parquet; "

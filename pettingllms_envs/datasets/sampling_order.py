@@ -8,7 +8,7 @@ first hundred are a fair sample.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from functools import lru_cache
 from itertools import islice
 
@@ -60,6 +60,9 @@ def draw(
         problem: The id of a problem; seed and fields are ignored then.
         **fields: Only use problems with these values, such as `level=2`; None means any value.
     """
+    for name, value in {"problem": problem, **fields}.items():
+        if not isinstance(value, Hashable):
+            raise ValueError(f"{name} is {value!r}; expected a number or a text, such as one that the data has.")
     if problem is None:
         wanted = tuple((name, value) for name, value in fields.items() if value is not None)
         chosen = _with(data, split, layout, include_unjudged, wanted)

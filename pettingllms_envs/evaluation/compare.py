@@ -24,8 +24,8 @@ from pettingllms_envs.episodes.observing import workflow_of
 from pettingllms_envs.evaluation import data_label, statistics
 from pettingllms_envs.evaluation.bench import without_defaults
 from pettingllms_envs.evaluation.metrics import tokens
-from pettingllms_envs.evaluation.scores import SUCCESS, check_cooperative, measure_of, returns_by_problem
 from pettingllms_envs.evaluation.scores import RunRows as RunRows
+from pettingllms_envs.evaluation.scores import check_cooperative, returns_by_problem
 from pettingllms_envs.settings import STRICT_FORMAT
 
 
@@ -145,7 +145,7 @@ def _scores(runs: Sequence[RunRows]) -> Scores:
     """
     _check(runs)
     scores: dict[str, dict[str, Any]]
-    if measure_of(row for run in runs for row in run.rows) == SUCCESS:
+    if any(row["success"] is not None for run in runs for row in run.rows):
         scores = {run.name: success_by_problem(run.rows) for run in runs}
     else:
         check_cooperative(runs[0].header["config"], [run.folder or run.name for run in runs])

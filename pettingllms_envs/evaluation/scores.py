@@ -30,11 +30,6 @@ class RunRows:
     folder: str = ""
 
 
-def measure_of(rows: Iterable[JsonObject]) -> str:
-    """`SUCCESS` if an episode says whether it was one, else `RETURN`."""
-    return SUCCESS if any(row["success"] is not None for row in rows) else RETURN
-
-
 def returns_by_problem(rows: Iterable[JsonObject]) -> dict[str, float]:
     """The mean return of each problem that has a result, over its samples and the agents of the team."""
     found: dict[str, list[float]] = defaultdict(list)

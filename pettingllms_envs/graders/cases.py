@@ -137,10 +137,24 @@ def is_shown(problem: CodeProblem, case: CodeCase) -> bool:
     """Whether a case is copied from the statement.
 
     Its input is a public test's, or it stands there: not every data set says which of its tests the statement shows.
+    So is a test of it with more at the end, or with numbers in another form.
     """
     test = as_test(problem, case)
     shown = any(_same_input(test, public) for public in problem.tests[: problem.num_public])
-    return shown or in_statement(problem, case)
+    return shown or in_statement(problem, case) or any(_goes_on(case, each) for each in _shown_tests(problem))
+
+
+@remembered(KEPT)
+def _shown_tests(problem: CodeProblem) -> tuple[CodeCase, ...]:
+    tests = enumerate(map(as_case, problem.tests))
+    return tuple(case for at, case in tests if at < problem.num_public or in_statement(problem, case))
+
+
+def _goes_on(case: CodeCase, shown: CodeCase) -> bool:
+    """Whether a case begins like another, whose output it has; a program need not read the rest."""
+    given, start = as_bytes(case.input).split(), as_bytes(shown.input).split()
+    begins = same_tokens(b" ".join(given[: len(start)]), b" ".join(start), tolerance=0.0)
+    return bool(start) and begins and same_tokens(as_bytes(case.output), as_bytes(shown.output), tolerance=0.0)
 
 
 def in_statement(problem: CodeProblem, case: CodeCase) -> bool:

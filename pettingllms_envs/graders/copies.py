@@ -14,6 +14,8 @@ _AROUND = re.compile(r" ?([][{},:]) ?")
 _DELIMITER = re.compile(r"(?<!\\)\$+|\\[()\[\]]")
 _WORD = re.compile(r"(?<![A-Za-z\\])[A-Za-z]{2,}|[.,;:?](?=\s|$)")
 _NAME = re.compile(r"\\?[A-Za-z]+(?:_\w)?")
+_TOKEN = re.compile(r"\\[A-Za-z]+|\d+(?:\.\d+)?|\S")
+_IDLE = frozenset(("0", "1", "+", "*", r"\cdot", r"\times", *"(){}"))
 
 
 def stand_in_a_row(statement: str, pieces: Sequence[str]) -> bool:
@@ -25,10 +27,11 @@ def stand_in_a_row(statement: str, pieces: Sequence[str]) -> bool:
     return all(bare) and _in_a_row(_words(statement), bare)
 
 
-def is_formula_of(statement: str, answer: str) -> bool:
-    """Whether an answer, perhaps after a name, is a formula of the statement or a side of one, in whatever spelling.
+def formulas_like(statement: str, answer: str) -> list[str]:
+    """The formulas of the statement, and sides of them, that have what the answer, perhaps after a name, is made of.
 
-    A number or a name is none: it may well be the answer, too.
+    Order, brackets, zeros, ones and the signs of sums and products do not matter, so some may have another value. To a
+    number or a name there are none: it may well be the answer, too.
     """
     pieces = [spelling.plain(piece) for piece in _DELIMITER.split(statement)]
     pieces += [spelling.plain(part) for piece in pieces for part in _WORD.split(piece)]
@@ -37,7 +40,12 @@ def is_formula_of(statement: str, answer: str) -> bool:
     given = shapes.shape(spelling.tight(spelling.plain(answer))).text
     name, *values = given.split("=")
     said = [given, shapes.shape(values[0]).text] if len(values) == 1 and _NAME.fullmatch(name) else [given]
-    return any(each in sides and numbers.read(each) is None and not _NAME.fullmatch(each) for each in said)
+    made = [_tokens(each) for each in said if numbers.read(each) is None and not _NAME.fullmatch(each)]
+    return sorted(side for side in sides if side and _tokens(side) in made)
+
+
+def _tokens(text: str) -> list[str]:
+    return sorted(each for each in _TOKEN.findall(text) if each not in _IDLE)
 
 
 def _words(text: str) -> str:

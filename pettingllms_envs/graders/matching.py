@@ -183,6 +183,8 @@ def _leaf(gold: str, answer: str, limit: float | None, equal: Equal) -> bool:
     one, other = numbers.read(gold), numbers.read(answer)
     if one is not None and other is not None:
         return numbers.equal(one, other, limit)
+    if _ANY_CASE.fullmatch(gold) and gold.lower() == answer.lower():
+        return True
     if gold in _INFINITE or answer in _INFINITE:
         same = gold.lstrip("+") == answer.lstrip("+")
         return same or ((one is None and other is None) and equal(gold, answer, limit))
@@ -191,13 +193,14 @@ def _leaf(gold: str, answer: str, limit: float | None, equal: Equal) -> bool:
         return None not in words and _letters(gold) == _letters(answer)
     if {";", numbers.APART} & {*gold, *answer}:  # math-verify would take it for a space
         return False
-    if numbers.bases(gold) and numbers.bases(answer) and numbers.bases(gold) != numbers.bases(answer):
+    if numbers.bases(answer) not in ([], numbers.bases(gold) or ["10"]):
         return False  # math-verify reads no bases
     return not differ(gold, answer, limit) and equal(gold, answer, limit)
 
 
 _INFINITE = (r"\infty", r"+\infty", r"-\infty")
 _WORD = re.compile(r"\\text\{[^{}]*\}|[A-Za-z]{4,}")
+_ANY_CASE = re.compile("[a-j]|no|[a-z]{3}", re.I)  # choices, and words that math-verify takes for products
 _LETTERS = re.compile(r"\\text\{[^{}]*\}|[A-Za-z]+")
 
 

@@ -158,6 +158,9 @@ def same(one: str, other: str, **settings: Unpack[GoldSettings]) -> bool:
     return default().same(one, other, **settings)
 
 
-def is_copy(grade: Grade, statement: str, answer: str) -> bool:
+def is_copy(answer: str, gold: str, statement: str, **settings: Unpack[GoldSettings]) -> bool:
     """Whether an answer is right only as math-verify solves it: a formula of the statement, or a side of one."""
-    return grade.correct and grade.found_by == "math_verify" and copies.is_formula_of(statement, answer)
+    solved = Grade(Verdict.CORRECT, "math_verify")
+    return grade(answer, gold, **settings) == solved and any(
+        grade(each, gold, **settings) == solved for each in copies.formulas_like(statement, answer)
+    )

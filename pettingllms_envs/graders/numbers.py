@@ -28,7 +28,7 @@ _GAP = re.compile(r"(?<=\d)\s+")
 _APART = re.compile(r"(?:^|(?<=[^A-Za-z\d^_.\s]))\s*\d+(?:\.\d+)?(?:\s+\d+(?:\.\d+)?)+")
 APART = "\N{OPEN BOX}"
 """Stands for a space between digits that do not make one number."""
-_BASE = re.compile(r"(?<![A-Za-z\d\\])(?:\d[0-9A-F]*|[0-9A-F]{2,})_\{?(?:\\text\{)?(\w+)")
+_BASE = re.compile(r"(?<![A-Za-z\d\\^])(?:\d+|[0-9A-F]{2,}(?=_\{))_\{?(?:\\text\{)?(\w+)")
 _WORDS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _JOINED = re.compile(r"(?<=\d)\{,\}(?=\d{3}(?!\d))")
 

@@ -48,7 +48,8 @@ def read(text: str, *, unit: str = "", multiple: bool = False) -> Reading:
     found = found or next((each for _, each in parts if each), "")
     tight = numbers.joined(spelling.tight(",".join(part for part, _ in parts)))
     asked = units.canonical(unit)
-    return Reading(text=tight, items=tuple(shapes.items(tight)), percent=percent or asked == "%", unit=found or asked)
+    found = found or asked or units.DOLLAR * (units.DOLLAR in text)
+    return Reading(text=tight, items=tuple(shapes.items(tight)), percent=percent or asked == "%", unit=found)
 
 
 def _comma(match: re.Match[str]) -> str:

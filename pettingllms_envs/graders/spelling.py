@@ -33,6 +33,7 @@ _NAMES_OF = {
     r"\}": "rbrace",
     "(": "langle",
     ")": "rangle",
+    "=": "equiv",
     "|": "lvert rvert vert mid",
     r"\infty": "infin",
     r"^\circ": "degree",
@@ -135,7 +136,7 @@ def tight(text: str) -> str:
     `\frac 1 2`, `\frac12` and `\frac{1}2` become `\frac{1}{2}`; `x^{2}` and `x_{ 1 }` become `x^2` and `x_1`.
     """
     tokens = [token for token in _TOKEN.findall(text) if not token.isspace()]
-    return _joined(_arguments(iter(tokens)))
+    return _joined(_arguments(iter(tokens))).replace(r"\{\}", r"\emptyset")
 
 
 def _arguments(tokens: Iterator[str], closing: str = "") -> list[str]:

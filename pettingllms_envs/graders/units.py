@@ -12,6 +12,8 @@ _NAMES = (
     "dollar usd, euro eur, cent, km/h kph kmh kmph, degree deg",
 )
 _KNOWN = {name: names.split()[0] for row in _NAMES for names in row.split(",") for name in names.split()}
+DOLLAR = r"\$"
+_NO_DOLLARS = {*_KNOWN.values()} - {"dollar"}
 _POWERS = {"square": "^2", "sq": "^2", "squared": "^2", "cubic": "^3", "cu": "^3", "cubed": "^3"}
 
 _NO_UNIT = re.compile(
@@ -42,6 +44,8 @@ def canonical(unit: str) -> str:
 
 def clash(one: str, other: str) -> bool:
     """Whether two canonical units are not the same, and neither is left out; millions and halves cannot be."""
+    if not {one, other} & _NO_DOLLARS:  # but for these a sign may stand beside any word, as in `\\$5 \\text{ each}`
+        one, other = one.replace(DOLLAR, ""), other.replace(DOLLAR, "")
     one, other = (unit[:2] + unit[2:].rstrip("esiy") for unit in (one, other))  # boxes, candies
     return one != other and ("" not in (one, other) or _COUNT.search(one + other) is not None)
 

@@ -186,13 +186,13 @@ def check_gold(gold: str, settings: Settings) -> None:
     check_settings(settings)
     if not isinstance(gold, str):
         raise TypeError(f"the gold is {gold!r}; expected a text. Write the number as the data set does.")
-    if not is_readable(gold):
+    num_items = len(read(gold, multiple=settings.multiple).items) if is_readable(gold) else 0
+    if not num_items:
         raise ValueError(
             f"the gold is {gold[:80]!r}; expected an answer of 1 to {MAX_LENGTH} characters. Leave it out."
         )
     if settings.kind == "integer" and _integer(gold) is None:
         raise ValueError(f"the gold is {gold!r}; expected an integer. Give kind='expression' for other answers.")
-    num_items = len(read(gold, multiple=settings.multiple).items)
     if len(settings.tolerance) not in (0, 1, num_items):
         raise ValueError(
             f"there are {len(settings.tolerance)} tolerances; expected one for all or one for each of {num_items}"

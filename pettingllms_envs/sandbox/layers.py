@@ -175,31 +175,25 @@ def confinement_of(plan: Plan, imports: Sequence[str]) -> Confinement:
     machine = platform.machine()
     open_files = plan.confinement != "no-open"
     dirs = readable_dirs(imports)
-    unlimited = _without_filters(plan, dirs, readable_files(), hidden_dirs(dirs, imports))
-    counted = counts_processes(unlimited)
-    return replace(
-        unlimited,
-        job_filter=filters.program(machine, fork=True, open_files=open_files, set_filter=not counted),
-        process_filter=filters.program(machine, fork=False, open_files=open_files),
-        test_filter=b"" if counted else filters.no_more_processes(machine),
-    )
-
-
-def _without_filters(
-    plan: Plan, dirs: tuple[str, ...], files: tuple[str, ...], hidden: tuple[str, ...]
-) -> Confinement:
-    return Confinement(
+    unlimited = Confinement(
         namespaces=_NAMESPACES.get(plan.confinement, ""),
         landlock=plan.landlock,
         uid=plan.uid,
         become_early=plan.become_early,
         base=sys.base_prefix,
         dirs=dirs,
-        files=files,
-        hidden=hidden,
+        files=readable_files(),
+        hidden=hidden_dirs(dirs, imports),
         job_filter=b"",
         process_filter=b"",
         test_filter=b"",
+    )
+    counted = counts_processes(unlimited)
+    return replace(
+        unlimited,
+        job_filter=filters.program(machine, fork=True, open_files=open_files, set_filter=not counted),
+        process_filter=filters.program(machine, fork=False, open_files=open_files),
+        test_filter=b"" if counted else filters.no_more_processes(machine),
     )
 
 

@@ -41,11 +41,7 @@ class Gradients:
         self._team, self._accelerator = team, accelerator
         self._forward, self._whole = forward, whole
         self._is_deepspeed = is_deepspeed(accelerator)
-        self._left_out: set[str] = set()
-
-    def leave_out(self, policy: str) -> None:
-        """Note a policy that has rows in this optimizer step of which none goes through a forward pass."""
-        self._left_out.add(policy)
+        self.left_out: set[str] = set()  # policies with rows in this optimizer step, none in a forward pass
 
     def begin(self, model: nn.Module) -> None:
         """Before an optimizer step's first pass."""
@@ -59,11 +55,11 @@ class Gradients:
         else:
             # All of their rows are left out: a gradient of zero, which the optimizer treats differently from none.
             for policy in self._team.routing.trained:
-                if policy.name in self._left_out and all(p.grad is None for p in self._team.parameters_of(policy)):
+                if policy.name in self.left_out and all(p.grad is None for p in self._team.parameters_of(policy)):
                     self._zero(model, [policy])
             if self._accelerator.num_processes > 1 and not is_fsdp(self._accelerator):
                 average_gradients(p for policy in self._team.routing.trained for p in self._team.parameters_of(policy))
-        self._left_out.clear()
+        self.left_out.clear()
 
     def _zero(self, model: nn.Module, policies: Sequence[Policy], *, steps: bool = False) -> None:
         """Give all that these policies train a gradient of zero, by a forward and backward pass.

@@ -209,7 +209,7 @@ class TRLHooks(GRPOTrainer):
             self.team_gradients.begin(model)
         for batch in passes:
             if len(batch["advantages"]) == 0:  # a micro-step whose rows are all left out
-                self.team_gradients.leave_out(batch["policy"])
+                self.team_gradients.left_out.add(batch["policy"])
                 continue
             with accumulating(model, self.accelerator), self.scorer.attending(batch["policy"], batch):
                 # Past GRPOTrainer's, which would count each pass as a micro-step of its own.

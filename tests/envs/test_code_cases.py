@@ -131,6 +131,11 @@ def test_a_golden_test_written_as_a_case_asks_the_same(test: StdinTest | CallTes
     [
         ("3", "9", True),
         (" 3 ", "10", True),  # a public test's input, whatever is expected of it
+        ("3\n0", "9", True),  # a program need not read all of it
+        ("03", "9", True),
+        ("+3 0 7", "9.0", True),
+        ("3\n0", "10", False),
+        ("30", "9", False),
         ("2", "4", False),
         ("5", "25", False),
         ("", "", False),
@@ -164,6 +169,12 @@ Then 7 lines. sample input\n```\n3 4\n5\n```\nsample output\n```\nYes 17\n```"""
 def test_a_case_that_stands_in_the_statement_is_copied(call: bool, given: str, wanted: str, shown: bool) -> None:
     problem = replace(UNIQUE if call else SQUARE, statement=STATEMENT, num_public=0)
     assert is_shown(problem, CodeCase(given, wanted)) == shown
+
+
+@pytest.mark.parametrize(("given", "shown"), [("3 4\n5\n0", True), ("03 4 5", True), ("3 4 6 0", False)])
+def test_a_test_that_stands_in_the_statement_is_copied_with_more_at_its_end(given: str, shown: bool) -> None:
+    problem = replace(SQUARE, statement=STATEMENT, num_public=0, tests=(StdinTest("3 4\n5\n", "Yes 17\n"),))
+    assert is_shown(problem, CodeCase(given, "Yes 17")) == shown
 
 
 @pytest.mark.parametrize("given", ["1", "1\n" * 20, "1\n" * 2000])

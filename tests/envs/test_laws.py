@@ -267,6 +267,30 @@ def test_naming_laws_at_random_loses_and_the_first_one_ends_the_episode(workflow
     assert sums < 0
 
 
+WRONG = "Law: c=9 d=9 t=1 x=a z=b"
+
+
+@pytest.mark.parametrize(
+    ("workflow", "replies", "terminated"),
+    [
+        ("lab", ["*", WRONG], True),
+        ("single", [WRONG], True),
+        ("lab", ["*", "Say: go on"] * 7, True),  # no experiment is left
+        ("single", ["Try: a=1 b=1 k=1"] * 8, True),
+        ("lab", [""] * 36, False),
+        ("single", [""] * 18, False),
+    ],
+)
+def test_an_episode_is_truncated_only_where_turns_ran_out(workflow: str, replies: list[str], terminated: bool) -> None:
+    env = pettingllms_envs.make("laws", workflow=workflow)
+    env.reset(seed=0)
+    for reply in replies:
+        assert not any([*env.terminations.values(), *env.truncations.values()])
+        env.step(env.oracle() if reply == "*" else reply)
+    assert {*env.terminations.values()} == {terminated}
+    assert {*env.truncations.values()} == {not terminated}
+
+
 def test_a_theorist_who_waits_is_paid_for_bits_and_never_more_than_half() -> None:
     paid, outcome = played(["*", "Say: go on"] * 7)
     assert (outcome["left"], outcome["success"]) == (1, False)
@@ -444,6 +468,12 @@ def test_benches_that_copy_their_readings_are_within_the_bound() -> None:
             env.step(copier(env, env.agent_selection, rng))
         right += env.infos["theorist_0"]["outcome"]["success"]
     assert right <= 40 * float(Benches().lone_bound())
+
+
+def test_a_team_is_told_how_much_of_a_message_arrives() -> None:
+    env = pettingllms_envs.make("benches", capacity=12)
+    env.reset(seed=0)
+    assert "Say: and at most 12 characters." in env.observe("experimenter_0")["system"]
 
 
 def test_a_message_is_paid_if_it_is_the_law_that_is_known() -> None:

@@ -21,6 +21,7 @@ from pettingllms_envs.graders.math import Verdict
 from posed import SUM, posed
 
 
+ROOTS = r"Simplify $\sqrt{50} + \sqrt{18}$."
 INEQUALITY = r"Find all real numbers $x \ne -2$ with $\frac{x - 1}{x + 2} \le 2$."
 TASKS = pytest.mark.parametrize("task", [Aime(), Math(), OlympiadBench()], ids=lambda task: task.name)
 
@@ -110,6 +111,16 @@ def test_an_answer_is_worth_one_if_it_is_right_and_a_later_one_takes_its_place()
         (r"Find $S = \sum_{k=1}^{10} k$.", "55", r"\sum_{k=1}^{10}k", False),
         ("Which of 3 and 5 is greater?", r"\sqrt{25}", "5", True),
         ("How often can one of $k$ be chosen?", r"\binom{k}{1}", "k", True),
+        (ROOTS, r"8\sqrt{2}", r"0+\sqrt{50}+\sqrt{18}", False),
+        (ROOTS, r"8\sqrt{2}", r"\sqrt{18}+\sqrt{50}", False),
+        (ROOTS, r"8\sqrt{2}", r"1 \cdot (\sqrt{50}) + \sqrt{18}", False),
+        (ROOTS, r"8\sqrt{2}", r"5\sqrt{2}+3\sqrt{2}", True),
+        (r"What is $17 \cdot 24$?", "408", r"17 \cdot 24 + 0", False),
+        (r"What is $17 \cdot 24$?", "408", r"24 \times 17", False),
+        (r"What is $17 \cdot 24$?", "408", r"400 + 8", True),
+        ("If $f(x) = 2x+3$, how much is $f(x)+3$?", "6+2x", "2(x+3)", True),  # and not 2x+3
+        ("Let $n - k$ be odd. How many are there from $k$ to $n$?", "n+1-k", "n-k+1", True),
+        ("Invert $f(x) = 3 - x$.", "3-x", "-x+3", True),  # the formula itself needs no algebra
         (r"Which is greater, $\sqrt{8}$ or $1 + \sqrt{2}$?", r"\sqrt{8}", r"\sqrt8", True),
     ],
 )
@@ -182,6 +193,8 @@ def test_a_level_and_an_id_choose_among_them(rows: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"level": [1]}, r"level is \[1\]; expected a number or a text"),
+        ({"problem": [1]}, r"problem is \[1\]; expected a number or a text"),
         ({"level": 4}, r"level is 4; expected one of those in .*sums__test.jsonl', split 'test': 1, 2, 3"),
         ({"problem": "sum-77"}, r"problem is 'sum-77'; expected the id of one of 24 in .*Did you mean 'sum-7'"),
         ({"split": "tset"}, r"split is 'tset'; expected one of 'train', 'validation', 'test'. Did you mean 'test'"),

@@ -413,6 +413,7 @@ def test_impossible_settings_are_refused(settings: dict[str, int], given: str, e
         # Each box alone could be pushed to the right, but the one behind cannot push the other.
         ({"board": "#########\n#@$-$-..#\n#########"}, "the board has no solution", "pushed onto goals"),
         ({"board": ""}, "the board, line 1: 0 rows", "expected 3 to 100"),
+        ({"board": 5}, "the board, line 1: 1 rows", "expected 3 to 100"),
     ],
 )
 def test_fields_that_mean_no_instance_are_refused(

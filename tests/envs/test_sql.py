@@ -314,6 +314,21 @@ def test_the_checkers_verdict_pays_once_and_approval_ends_right_or_wrong() -> No
     assert (env.rewards["checker_0"], env.infos["checker_0"]["outcome"]["success"]) == (-1.0, False)
 
 
+@pytest.mark.parametrize(
+    ("reply", "ends", "paid"),
+    [
+        ("approve: YES.", True, {"verdict": -1.0}),
+        ("Approve: no", False, {"format": -0.2}),
+        ("Approve: yes or no", False, {"format": -0.2}),
+        ("Approve:", False, {"format": -0.2}),
+        ("Refuse:", False, {"verdict": 1.0}),
+    ],
+)
+def test_only_a_yes_approves(reply: str, ends: bool, paid: dict[str, float]) -> None:
+    env = played("writer_checker", fence("select 1", "sql"), reply)
+    assert (env.terminations["writer_0"], env.infos["checker_0"]["rewards"]) == (ends, paid)
+
+
 def test_a_query_is_handed_in_by_writing_it_again() -> None:
     env = played("single", "", "")
     assert env.terminations["writer_0"]

@@ -292,6 +292,14 @@ def replace_config(env: TextEnv) -> None:
     env.restore(other.snapshot())
 
 
+@pytest.mark.parametrize("name", ["blocksworld", "causal_graphs", "eight_queens", "laws", "plan_path", "sokoban"])
+def test_a_level_of_a_column_that_lacks_values_is_the_whole_number(name: str) -> None:
+    whole, decimal = pettingllms_envs.make(name), pettingllms_envs.make(name)
+    whole.reset(seed=1, options={"level": 2})
+    decimal.reset(seed=1, options={"level": 2.0})
+    assert repr(decimal.snapshot().play) == repr(whole.snapshot().play)
+
+
 @pytest.mark.parametrize(
     ("mistake", "error", "message"),
     [
@@ -307,6 +315,7 @@ def replace_config(env: TextEnv) -> None:
             "split is 'tset'; expected one of 'train', 'val",
         ),
         (lambda env: env.reset(options={"level": 6}), ValueError, "level is 6; expected one of 1, 2, 3, 4, 5"),
+        (lambda env: env.reset(options={"board": 5}), ValueError, r"rows of \[1\] cells; expected 5 rows of 5"),
         (lambda env: env.reset(options={"board": "@G"}), ValueError, r"rows of \[2\] cells; expected 5 rows of 5"),
         (lambda env: env.observe("judge_0"), ValueError, "no agent 'judge_0'; expected one of drafter_0, planner_0"),
         (lambda env: env.restore(None), TypeError, r"restore\(\) got NoneType; expected what snapshot\(\) returned"),

@@ -156,6 +156,7 @@ def test_integers_agree_as_integers(grader):
     ("settings", "error", "message"),
     [
         ({"gold": ""}, ValueError, "the gold is ''; expected an answer"),
+        ({"gold": r"\{,\}"}, ValueError, "expected an answer"),
         ({"gold": "7" * 2001}, ValueError, "1 to 2000 characters"),
         ({"gold": "{" * 100}, ValueError, "expected an answer"),
         ({"gold": "x", "kind": "integer"}, ValueError, "expected an integer"),

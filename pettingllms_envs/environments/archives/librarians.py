@@ -26,7 +26,8 @@ from typing import Any
 
 from pettingllms_envs.core import UNREADABLE_PENALTY, Role, check_choice
 from pettingllms_envs.environments.archives.rules import ANSWER, SAY, SEARCH, Archives, ArchivesMove
-from pettingllms_envs.environments.archives.world import ARCHIVES, archive_of, drawn_archive
+from pettingllms_envs.environments.archives.world import ARCHIVES, archive_of
+from pettingllms_envs.instances import seeded
 from pettingllms_envs.teams.channels import Sent
 from pettingllms_envs.teams.forms import Form, Forms
 from pettingllms_envs.teams.functions import Ask, Game, Questions, Script, function_workflow
@@ -140,7 +141,7 @@ def _best(game: Game, own: tuple[int, ...], hop: int, kind: str) -> str:
 def _begins(task: Archives, state: Any, order: str) -> int:
     """The archive of the first turn."""
     if order == "seed":
-        return drawn_archive(state.split, state.seed)
+        return seeded("archives", "begins", state.split, state.seed).choice(ARCHIVES)
     return archive_of(task.world(state).chain.relations[0])
 
 

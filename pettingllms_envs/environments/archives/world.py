@@ -206,11 +206,6 @@ def archive_of(relation: int) -> int:
     return ARCHIVES[relation % len(ARCHIVES)]
 
 
-def drawn_archive(split: str, seed: int) -> int:
-    """The archive of the instance's first turn where the question does not decide it."""
-    return seeded("archives", "begins", split, seed).choice(ARCHIVES)
-
-
 def contents(archive: int, facts: int = 1) -> str:
     """What an archive says, in words."""
     own = [relation for index, relation in enumerate(RELATIONS[: facts * STEPS]) if archive_of(index) == archive]

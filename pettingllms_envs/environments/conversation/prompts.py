@@ -116,8 +116,7 @@ class Prompts(RowTask):
         if self.grader == "exact":
             return RowState(state.problem, move, float(_plain(move) == _plain(gold)))
         boxed = math.boxed(move) or ""
-        grade = math.grade(boxed, gold)
-        is_right = grade.correct and not math.is_copy(grade, state.problem.statement, boxed)
+        is_right = math.grade(boxed, gold).correct and not math.is_copy(boxed, gold, state.problem.statement)
         return RowState(state.problem, move, float(is_right))
 
     def ranges(self) -> Mapping[str, tuple[float, float]]:

@@ -110,9 +110,8 @@ def workflow(name: str, of: Callable[[Any], Holders], **others: Any) -> Callable
         own = " and ".join(f"bench {bench}" for bench in holders[role])
         tries = "When you are asked for an experiment, end your reply with one line: Try: a=1 b=1 k=1."
         is_team = len(holders) > 1
-        most = team.channel.capacity
-        say = f"When you are asked to tell, end your reply with one line: Say: and at most {most} characters."
-        end = say if is_team else team.task.reply_format()
+        say = "When you are asked to tell, end your reply with one line: Say: and at most {} characters."
+        end = say.format(team.capacity) if is_team else team.task.reply_format()
         return "\n".join([team.task.rules(), f"You are {role if is_team else f'the {role}'}, at {own}.", tries, end])
 
     def ranges(team: Any) -> Mapping[str, tuple[float, float]]:
@@ -126,7 +125,7 @@ def _forms(team: Any) -> Forms:
     own = {"num_turns": team.num_turns}
     return Forms(
         full=Form({"workflow": "full", **own}, f"{EXPERIMENTER}_0"),
-        cut=Form({"workflow": "team", "delivers": False, **own}),
+        cut=Form({"workflow": "team", "delivers": False, "capacity": team.capacity, **own}),
         alone=[Form({"workflow": "alone", "bench": bench, **own}, f"{EXPERIMENTER}_{bench}") for bench in BENCHES],
     )
 

@@ -41,6 +41,7 @@ def Lab(game: Game, capacity: int = 80) -> Questions:
         if move is not None and move.kind == SAY:
             answer = game.quote("theorist", move.what)
         game.end_turn(f"{words}\n{answer}")
+    return bool(game.state.guesses or not game.task.budget(game.state))
 
 
 @function_workflow(
@@ -57,7 +58,8 @@ def Scientist(game: Game) -> Questions:
         is_last = not game.task.budget(game.state)
         game.play((yield Ask("scientist", game.show(), keeps=())), "scientist")
         if is_last or game.state.guesses:
-            return
+            return True
+    return False
 
 
 def play_part(game: Game, role: str, reply: str, *kinds: str) -> tuple[DiscoveryMove | None, str]:

@@ -92,7 +92,7 @@ class Answering(DataTask[AnswerState]):
         if not problem.has_answer:
             return AnswerState(problem, move)
         grade = math.grade(move, problem.answer, **_how(problem))
-        is_copy = math.is_copy(grade, problem.statement, move)
+        is_copy = math.is_copy(move, problem.answer, problem.statement, **_how(problem))
         return AnswerState(problem, move, math.Verdict.INCORRECT if is_copy else grade.verdict)
 
     def solved(self, state: AnswerState) -> bool:

@@ -83,7 +83,7 @@ class PlanPath(MovesTask[PlanPathState]):
             board: An instance as `show` writes its grid; then seed, split and level do not matter.
         """
         if board is not None:
-            return read_board(board, self.size)
+            return read_board(str(board), self.size)
         check_choice("split", split, SPLITS)
         wanted = self._wanted(level)
         if level is not None:

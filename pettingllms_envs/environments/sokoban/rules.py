@@ -126,7 +126,7 @@ class Sokoban(MovesTask[SokobanState]):
         if board is not None:
             from pettingllms_envs.environments.sokoban.levels import read_level  # generated rooms do without
 
-            return _loaded(read_level(board, "the board"))
+            return _loaded(read_level(str(board), "the board"))
         split = SPLITS[0] if split is None else split
         check_choice("split", split, SPLITS)
         start = next(filter(None, _draws(self.size, self._wanted(level), split, seed)))

@@ -61,7 +61,7 @@ MOST_REASON = 200
 CHANGE = (-1.0, 1.0)
 COMMON: dict[str, Any] = {"num_turns": 3, "cyclic": True, "bonuses": (), "channel": None}
 
-_VERDICT = re.compile(r"(approve|refuse):(.*)", re.I)
+_VERDICT = re.compile(r"(approve): *yes\W*|refuse:(.*)", re.I)
 _COLUMNS = re.compile(r"columns:(.*)", re.I)
 
 
@@ -167,7 +167,7 @@ def WriterChecker(game: Game) -> Questions:
         if isinstance(verdict, Unreadable):
             game.pay(CHECKER, "format", UNREADABLE_PENALTY)
         else:
-            approves = verdict[1].lower() == "approve"
+            approves = verdict[1] is not None
             reason = "" if approves else verdict[2].strip()[:MOST_REASON] or "no reason given"
             before, worth = worth, 1.0 if approves == game.solved else -1.0
             game.pay(CHECKER, "verdict", worth - before)

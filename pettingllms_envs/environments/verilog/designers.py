@@ -32,7 +32,6 @@ from pettingllms_envs.environments.verilog.vectors import (
     Values,
     Vector,
     read_vectors,
-    write_vectors,
 )
 from pettingllms_envs.graders.designs import REFUSED, TOP, renamed
 from pettingllms_envs.quoting import quote_block
@@ -136,7 +135,7 @@ def DesignerTester(game: Game) -> Questions:
     vectors, report = tuple[Vector | None, ...](), ""
 
     def best() -> str:
-        return write_vectors(game.task.best_vectors(game.state))
+        return fence("\n".join(map(str, game.task.best_vectors(game.state))), "vectors")
 
     for _ in game.turns():
         reply = yield Ask(DESIGNER, partial(prompt, game, report), None, (vectors, report))

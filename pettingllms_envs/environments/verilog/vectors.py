@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from pettingllms_envs.core import Unreadable
 from pettingllms_envs.graders.designs import CLOCK, RESET, Port
-from pettingllms_envs.replies.fences import fence, fenced_blocks
+from pettingllms_envs.replies.fences import fenced_blocks
 
 
 MOST_LINES, MOST_LINE = 16, 1000
@@ -76,11 +76,6 @@ def read_vectors(reply: str, ports: Sequence[Port]) -> tuple[Vector | None, ...]
     if not 0 < len(lines) <= MOST_LINES:
         return Unreadable(f"it has {len(lines) or 'no'} vectors, and 1 to {MOST_LINES} are expected")
     return tuple(_vector(line, ports) for line in lines)
-
-
-def write_vectors(vectors: Sequence[Vector]) -> str:
-    """The block of some vectors."""
-    return fence("\n".join(map(str, vectors)), "vectors")
 
 
 def vector_of(inputs: Mapping[str, int], outputs: Values, ports: Sequence[Port]) -> Vector:

@@ -12,14 +12,15 @@ from __future__ import annotations
 import gc
 import json
 import logging
+import re
 import sys
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
-from latex2sympy2_extended import NormalizationConfig
-from math_verify import LatexExtractionConfig, parse, verify
-from sympy import Basic, Expr, Float, I, MatrixBase, S, Symbol, exp, expand, prime
+from latex2sympy2_extended.latex2sympy2 import ConversionConfig, NormalizationConfig, _Latex2Sympy
+from math_verify import LatexExtractionConfig, parse, parser, verify
+from sympy import Basic, Expr, Float, Function, I, MatrixBase, S, Symbol, exp, expand, ordered, prime
 from sympy.core.relational import Relational
 from sympy.sets.handlers import functions  # noqa: F401  # lazily imported by sympy: too late where no file is opened
 
@@ -30,6 +31,10 @@ DIGITS = 50
 # `units` would drop letters that may be variables, such as the m of 6m; those that are units are gone by now.
 _SPELLING = NormalizationConfig(basic_latex=True, units=False, malformed_operators=True, nits=True, boxed="last")
 _LATEX = [LatexExtractionConfig(False, boxed_match_priority=0, normalization_config=_SPELLING)]
+# By default `R` and `r` would be one symbol; math-verify lets nobody say so.
+parser.latex2sympy = partial(parser.latex2sympy, conversion_config=ConversionConfig(lowercase_symbols=False))
+_PRIMED = re.compile(r"(?:[A-Za-z)}]|_\d)'+")
+_common = _Latex2Sympy.handle_gcd_lcm
 
 
 def main() -> None:
@@ -44,12 +49,23 @@ def compare(gold: str, answer: str, tolerance: float | None) -> str:
     golds, answers = read(gold), read(answer)
     if not golds or not answers:
         return "unparsed"
+    if {*_PRIMED.findall(gold)} != {*_PRIMED.findall(answer)}:  # math-verify reads none
+        return "different"
     if tolerance is not None and within(golds[0], answers[0], tolerance):
         return "equal"
     equal = verify(golds, answers, allow_set_relation_comp=True, timeout_seconds=None)
     if equal and tolerance is None and apart(golds[0], answers[0]):
         return "different"
     return "equal" if equal or same_exponentials(golds[0], answers[0]) else "different"
+
+
+def _of_integers(self: Any, name: str, numbers: list[Expr]) -> Expr:
+    """What `\\gcd` and `\\lcm` are of letters, which stand for integers: sympy's are those of polynomials."""
+    has_letters = any(each.free_symbols for each in numbers)
+    return Function(name)(*ordered(numbers)) if has_letters else _common(self, name, numbers)
+
+
+_Latex2Sympy.handle_gcd_lcm = _of_integers
 
 
 @cache

@@ -116,12 +116,7 @@ def from_base(confinement: Confinement, path: str) -> str:
     return os.path.relpath(path, confinement.base) if inside else path
 
 
-def hide_files(confinement: Confinement) -> None:
-    """Forbid by Landlock, to this process and all that it starts, all files but the readable ones."""
-    kernel.landlock(_readable(confinement))
-
-
-def _readable(confinement: Confinement) -> Iterator[tuple[str, int]]:
+def readable(confinement: Confinement) -> Iterator[tuple[str, int]]:
     """The readable paths with their rights, as `kernel.landlock` takes them."""
     if confinement.namespaces:  # the hidden directories are empty already
         yield from ((path, kernel.READ | kernel.LIST) for path in confinement.dirs)

@@ -26,7 +26,7 @@ import types
 from typing import Any, NoReturn
 
 from . import cgroup, kernel, program
-from .confine import STACK, Confinement, become, hide_files, leave_namespaces, new_root
+from .confine import STACK, Confinement, become, leave_namespaces, new_root, readable
 from .server import serve
 from .watch import Watch, answer, children_by_parent
 from .wire import receive_frame, send_frame
@@ -141,7 +141,7 @@ def _become_server(
         _find_files_from_base(confinement)
     kernel.no_new_privileges()
     if confinement.landlock:
-        hide_files(confinement)
+        kernel.landlock(readable(confinement))
     program.settle()
     gc.collect()
     gc.freeze()
