@@ -4,7 +4,8 @@ training adds is that a model says more often what it found likeliest anyway.
     python benchmarks/studies/greedy.py benchmarks/results/study/teams --work outputs/study/teams
 
 writes `greedy.json` beside the study's results: for each environment and method the successes on the instances of the
-evaluation, of the weights that all its runs start from and of each trained team in the study's folder of work.
+evaluation, of the weights that all its runs start from and of each trained team in the study's folder of work. What
+the file has already is kept.
 """
 
 from __future__ import annotations
@@ -57,16 +58,17 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3, 4, 5])
     options = parser.parse_args()
     torch.set_num_threads(1)
-    found: dict[str, dict[str, dict[str, str]]] = {}
     output = options.results / "greedy.json"
+    found: dict[str, dict[str, dict[str, str]]] = json.loads(output.read_text()) if output.is_file() else {}
     for (environment, method), results in read_results(options.results).evaluation.items():
         if method not in options.methods:
             continue
         rows = found.setdefault(environment, {}).setdefault(method, {})
         for result in [each for each in results if each.cell.seed in options.seeds]:
             teams = {str(result.cell.seed): options.work.joinpath("runs", *result.cell.parts, "team")}
-            start = {} if "untrained" in rows else {"untrained": None}
-            for name, team in (start | teams).items():
+            for name, team in ({"untrained": None} | teams).items():
+                if name in rows:
+                    continue
                 with tempfile.TemporaryDirectory() as folder:
                     rows[name] = successes(result, Path(folder), team)
                 print(environment, method, name, f"{rows[name].count('1') / len(rows[name]):.1%}", flush=True)
