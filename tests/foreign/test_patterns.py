@@ -3,6 +3,7 @@
 import ast
 import importlib
 import json
+import logging
 import re
 import subprocess
 import sys
@@ -68,7 +69,9 @@ def patterns_of(path: Path) -> Iterator[tuple[str, re.Pattern[Any], str]]:
     ]
     if not statements:
         return
+    level = logging.root.manager.disable
     module = importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"))
+    logging.disable(level)  # a module of a grader's worker, which has a process to itself, turns it off
     for node in statements:
         (target,) = node.targets if isinstance(node, ast.Assign) else [node.target]
         names = [each.id for each in ast.walk(target) if isinstance(each, ast.Name)]
