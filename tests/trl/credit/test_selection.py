@@ -13,12 +13,13 @@ import torch
 from datasets import Dataset
 from transformers import TrainerCallback
 
+from decisions import candidate, decision_of
 from mortal import equal, mortal, weights
 from pettingllms_trl import Curriculum, Decision, Episode, MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.cli.trees import trees
 from pettingllms_trl.credit import Kept, at_grpo, nonzero_variance, signal_to_noise
 from pettingllms_trl.credit.selection import metrics_of, num_tokens, select, shifted
-from pettingllms_trl.records import Candidate, Completion, Prompt
+from pettingllms_trl.records import Prompt
 from pettingllms_trl.rollout.env_pool import DEFAULT_ENVIRONMENT
 from pettingllms_trl.trainer.dataloading import EpochSampler, places
 from short_runs import KeepsBatches, KeepsRollouts, keep_all_rows
@@ -29,15 +30,8 @@ from third_party import OneShot, Relay
 
 
 def choice(agent: str, rewards: Sequence[float], instance: int = 0) -> Decision:
-    return Decision(
-        instance=instance,
-        episode=0,
-        agent=agent,
-        turn=0,
-        prompt=Prompt([{"role": "user", "content": "?"}], (0, 1)),
-        candidates=tuple(Candidate(completion=Completion(ids=(0,) * 3, text=""), reward=r) for r in rewards),
-        chosen=0,
-    )
+    prompt = Prompt([{"role": "user", "content": "?"}], (0, 1))
+    return decision_of(agent, [candidate(reward, (0,) * 3) for reward in rewards], instance=instance, prompt=prompt)
 
 
 # Variances: a 0, 0.5, 8; b 2, 0, 0.5.

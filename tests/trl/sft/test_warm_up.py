@@ -17,15 +17,13 @@ from transformers import AutoModelForCausalLM
 from trl import SFTConfig, SFTTrainer
 
 import pettingllms_envs
+from decisions import candidate, decision_of, episode_of
 from pettingllms_envs import plan_path_v0
 from pettingllms_envs.assembly import assemble
 from pettingllms_envs.core import Role
 from pettingllms_envs.environments.plan_path.rules import PlanPath
 from pettingllms_envs.teams.functions import Ask, Game, Questions, function_workflow
 from pettingllms_trl import (
-    Candidate,
-    Completion,
-    Decision,
     Episode,
     MultiAgentGRPOConfig,
     MultiAgentGRPOTrainer,
@@ -128,19 +126,8 @@ def test_an_environment_without_an_oracle_is_refused_with_the_way_out() -> None:
 
 
 def episode(*, success: bool) -> Episode:
-    def candidate(text: str) -> Candidate:
-        return Candidate(completion=Completion(ids=(1,), text=text), reward=0.0)
-
-    decision = Decision(
-        instance=0,
-        episode=0,
-        agent="planner_0",
-        turn=0,
-        prompt=Prompt([{"role": "user", "content": "?"}], (0,)),
-        candidates=(candidate("left out"), candidate("played")),
-        chosen=1,
-    )
-    return Episode(instance=0, episode=0, decisions=(decision,), returns={}, outcome={"success": success})
+    candidates = [candidate(ids=(1,), text=text) for text in ("left out", "played")]
+    return episode_of(decision_of("planner_0", candidates, chosen=1), outcome={"success": success})
 
 
 def test_of_an_episode_the_decisions_that_were_played_are_kept_and_survive_a_file(tmp_path: Path) -> None:

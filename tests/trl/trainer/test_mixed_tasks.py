@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from datasets import Dataset, IterableDataset
 
+from decisions import episode_of
 from pettingllms_envs import plan_path_v0, sokoban_v0
 from pettingllms_trl import Curriculum, Episode, MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 from pettingllms_trl.records import EnvironmentFailure
@@ -258,14 +259,7 @@ def test_a_run_trains_the_agents_of_all_its_environments_and_logs_each(model_pat
 
 
 def episode(instance: int, environment: str, *, success: bool) -> Episode:
-    return Episode(
-        instance=instance,
-        episode=0,
-        decisions=(),
-        returns={},
-        outcome={"success": success},
-        environment=environment,
-    )
+    return episode_of(instance=instance, outcome={"success": success}, environment=environment)
 
 
 def test_figures_of_each_environment_stand_beside_those_of_all() -> None:
