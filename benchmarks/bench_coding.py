@@ -57,7 +57,6 @@ class Metered:
         self._lock = threading.Lock()
 
     def run_tests(self, program: str, tests: Sequence[Any], **settings: Any) -> Report:
-        """As `Sandbox.run_tests`."""
         report = default().run_tests(program, tests, **settings)
         with self._lock:
             self.cpu += sum(result.cpu for result in report.results)

@@ -87,11 +87,9 @@ class Steps(TrainerCallback):
         self.steps: list[tuple[float, float, float]] = []
 
     def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
-        """The first step begins."""
         self._began = now()
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, float], **kwargs: Any) -> None:
-        """A step is over: it was logged."""
         if "loss" in logs:
             tokens = logs["completions/mean_length"] * PROMPTS * CANDIDATES
             self.steps.append((now() - self._began, tokens, logs["loss"]))

@@ -57,7 +57,6 @@ class Compared:
         return statistics.median(self.ratios) >= self.pair.ratio and statistics.median(self.ours_us) <= limit
 
     def cells(self) -> tuple[str, ...]:
-        """The row of the table."""
         goal = f">= {self.pair.ratio:g}x" + (f", <= {self.pair.limit_us:g} us" if self.pair.limit_us else "")
         if self.absent:
             return self.pair.name, "-", "-", self.absent, goal, "NOT MEASURED"
@@ -67,7 +66,6 @@ class Compared:
         return self.pair.name, _us(peer), _us(ours), spread, goal, _verdict(self.met)
 
     def figure(self) -> Figure:
-        """What is saved of it."""
         goal = f">= {self.pair.ratio:g}x" + (f", <= {self.pair.limit_us:g} us" if self.pair.limit_us else "")
         return Figure(
             name=self.pair.name,
@@ -99,7 +97,6 @@ class Tail:
         return not self.absent and self.p99_ms <= self.limit_ms
 
     def cells(self) -> tuple[str, ...]:
-        """The row of the table."""
         goal = f"p99 <= {self.limit_ms:g} ms"
         if self.absent:
             return self.name, "-", "-", self.absent, goal, "NOT MEASURED"
@@ -107,7 +104,6 @@ class Tail:
         return self.name, "-", f"p99 {_us(1000 * self.p99_ms)}", spread, goal, _verdict(self.met)
 
     def figure(self) -> Figure:
-        """What is saved of it."""
         goal = f"<= {self.limit_ms:g} ms"
         ours = () if self.absent else (self.p99_ms,)
         return Figure(name=f"{self.name}, p99", unit="ms", ours=ours, goal=goal, met=self.met, absent=self.absent)

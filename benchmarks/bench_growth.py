@@ -70,11 +70,9 @@ class Team(AECEnv):
         self.infos: dict[str, dict[str, Any]] = {agent: {} for agent in self.possible_agents}
 
     def observation_space(self, agent: str) -> spaces.Space[Any]:
-        """Text."""
         return spaces.Text(100)
 
     def action_space(self, agent: str) -> spaces.Space[Any]:
-        """Text."""
         return spaces.Text(100)
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
@@ -83,11 +81,9 @@ class Team(AECEnv):
         self._take(0, 0.0)
 
     def observe(self, agent: str) -> str:
-        """The decision's number, and words."""
         return f"{self._seed} {self._taken}{self._words}"
 
     def step(self, action: str | None) -> None:
-        """`None` is an agent's farewell."""
         if action is None:
             self.agents = []
         else:
@@ -98,7 +94,6 @@ class Team(AECEnv):
         return self._taken, self._reward
 
     def restore(self, snapshot: tuple[int, float]) -> None:
-        """Go back to that."""
         self._take(*snapshot)
 
     def _take(self, taken: int, reward: float) -> None:
@@ -126,11 +121,9 @@ class Instant:
         self._rng, self._open = random.Random(0), list[tuple[int, Request]]()
 
     def submit(self, ticket: int, request: Request) -> None:
-        """See `pettingllms_trl.records.Engine`."""
         self._open.append((ticket, request))
 
     def step(self) -> Sequence[tuple[int, Sampled]]:
-        """See `pettingllms_trl.records.Engine`."""
         requests, self._open = self._open, []
         return [
             (ticket, Sampled(replace(request.prompt, ids=(0,)), self._answers(request.num_candidates)))
@@ -219,7 +212,6 @@ class Growth:
 
     @property
     def memory(self) -> Fit:
-        """Of the peaks."""
         return fit(self.sizes, [cost.peak for cost in self.costs])
 
     @property
@@ -228,7 +220,6 @@ class Growth:
         return self.time.exponent <= self.limit and self.memory.exponent <= 1 + TOLERANCE
 
     def line(self) -> str:
-        """For the report."""
         span = f"{self.sizes[0]}-{self.sizes[-1]}"
         seconds = f"{min(self.costs[0].seconds):.3f}-{min(self.costs[-1].seconds):.3f} s"
         peak = f"{self.costs[0].peak / 1e6:.1f}-{self.costs[-1].peak / 1e6:.1f} MB"

@@ -73,7 +73,6 @@ class Seconds(NamedTuple):
 
     @staticmethod
     def now() -> Seconds:
-        """This process's, so far."""
         return Seconds(time.process_time(), time.perf_counter())
 
 

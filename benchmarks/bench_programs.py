@@ -103,13 +103,11 @@ class Native(AECEnv):  # type: ignore[misc]  # pettingzoo ships no types
         self.possible_agents, self._calls = list(AGENTS), calls
 
     def observation_space(self, agent: str) -> spaces.Space[Any]:
-        """Texts."""
         return spaces.Text(100)
 
     action_space = observation_space
 
     def reset(self, seed: int | None = None, options: Any = None) -> None:
-        """Begin."""
         self._seed, self._number = seed, 0
         self.agents, self.agent_selection = list(AGENTS), AGENTS[0]
         self.rewards = dict.fromkeys(AGENTS, 0.0)
@@ -118,11 +116,9 @@ class Native(AECEnv):  # type: ignore[misc]  # pettingzoo ships no types
         self.infos = {agent: {} for agent in AGENTS}
 
     def observe(self, agent: str) -> dict[str, Any]:
-        """The call's message."""
         return {"messages": [{"role": "user", "content": f"run {self._seed}, call {self._number}"}]}
 
     def step(self, action: str | None) -> None:
-        """The next call."""
         if action is None:
             self._was_dead_step(action)
             return

@@ -180,7 +180,6 @@ class Compared:
         return self.faster >= FASTER and self.idle <= IDLE
 
     def rows(self) -> list[tuple[str, ...]]:
-        """Of the table."""
         case, rows = self.case, []
         least, most = case.workload.env_s
         sides = {"none": self.free, "lock-step": self.lockstep, "lock-step, at once": self.at_once}
@@ -269,7 +268,6 @@ class BesideTRL:
     trl: tuple[float, ...]
 
     def line(self) -> str:
-        """For the report."""
         ratios = [theirs / ours for ours, theirs in zip(self.free, self.trl, strict=True)]
         spread = f"{statistics.median(ratios):.2f}x ({min(ratios):.2f}-{max(ratios):.2f})"
         return f"{self.name}: {spread} the throughput of TRL's environment_factory loop"

@@ -64,7 +64,6 @@ class Round:
         return sum(a.ids == b.ids for a, b in pairs) / len(pairs)
 
     def line(self) -> str:
-        """For the report."""
         sides = (
             f"{name} {side.seconds:.1f} s ({side.cpu_seconds:.1f} of the processor), "
             f"{side.passes} passes of {side.tokens / side.passes:.1f} rows"

@@ -73,7 +73,6 @@ class Scaling:
         return None
 
     def lines(self) -> list[str]:
-        """For the report."""
         lines = [f"{self.name}, {self.batch}"]
         for s in self.steps:
             parts = f"{s.rollout:9.1f}{s.rollout - s.mean_rollout:9.1f}{s.update:9.2f}{s.network:9.2f}{s.fixed:7.1f}"
@@ -135,7 +134,6 @@ class Sharing:
     shared: float
 
     def line(self) -> str:
-        """For the report."""
         turns = "1 to 7" if self.is_uneven else "4"
         times = f"{self.fixed:9.1f}{self.shared:9.1f}{self.fixed / self.shared:8.2f}x"
         return f"{self.num_gpus:6}{self.max_envs:10}{turns:>9}{times}"

@@ -106,11 +106,9 @@ class Steps(TrainerCallback):
         self.clock, self.steps = clock, list[Step]()
 
     def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
-        """The first step begins."""
         self._began, self._before = self.clock.now(), dict(self.clock.seconds)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, float], **kwargs: Any) -> None:
-        """A step is over: it was logged."""
         if logs.get("rollout/decisions", 2) != 2:
             raise ValueError(f"an episode of {logs['rollout/decisions']} decisions, expected 2")
         if logs.get("frac_reward_zero_std", 0.0) > FLAT:

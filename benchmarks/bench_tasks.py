@@ -50,7 +50,6 @@ class Metered:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __call__(self, program: str) -> ToolResult:
-        """Run the program, as a `ToolExecutor` does."""
         result = run(program, limits=self.inner.limits)
         with self._lock:
             self.cpu += result.cpu
@@ -85,7 +84,6 @@ class Measured:
         return statistics.median(self.turn_ms) < GOAL_MS
 
     def figure(self) -> Figure:
-        """What is saved of it."""
         goal = f"< {GOAL_MS:g} ms"
         return Figure(name=f"a turn, {self.row.name}", unit="CPU ms", ours=self.turn_ms, goal=goal, met=self.met)
 

@@ -60,11 +60,9 @@ class Steps(TrainerCallback):
         self.seconds, self.sampled = list[float](), 0.0
 
     def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
-        """The first step begins."""
         self._began = now()
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, float], **kwargs: Any) -> None:
-        """A step is over: it was logged."""
         if "loss" in logs:
             self.seconds.append(now() - self._began)
             self.sampled += logs["rollout/sampled_tokens"]

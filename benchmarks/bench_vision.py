@@ -61,14 +61,12 @@ class Steps(TrainerCallback):
         self.device, self.seconds, self.gigabytes = device, list[float](), list[float]()
 
     def on_step_begin(self, *args: Any, **kwargs: Any) -> None:
-        """Reset the clock and the peak."""
         if self.device == "cuda":
             torch.cuda.synchronize()
             torch.cuda.reset_peak_memory_stats()
         self.began = time.perf_counter()
 
     def on_step_end(self, *args: Any, **kwargs: Any) -> None:
-        """Read both."""
         if self.device == "cuda":
             torch.cuda.synchronize()
             self.gigabytes.append(torch.cuda.max_memory_allocated() / 1e9)

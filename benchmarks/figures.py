@@ -76,7 +76,6 @@ class Figure:
         return self.ours if self.better == "more" else tuple(1 / value for value in self.ours)
 
     def cells(self, before: Figure | None = None) -> tuple[str, ...]:
-        """The row of the table."""
         ours = shown(statistics.median(self.ours), self.unit) if self.ours else "-"
         peer = shown(statistics.median(self.peer), self.unit) if self.peer else "-" if self.peer_name else ""
         ratios = self.ratios

@@ -26,11 +26,9 @@ class Instant:
         self._open: list[tuple[int, Request]] = []
 
     def submit(self, ticket: int, request: Request) -> None:
-        """See `pettingllms_trl.records.Engine`."""
         self._open.append((ticket, request))
 
     def step(self) -> Sequence[tuple[int, Sampled]]:
-        """See `pettingllms_trl.records.Engine`."""
         requests, self._open = self._open, []
         return [
             (ticket, Sampled(replace(request.prompt, ids=(0,)), tuple(self._rng.choices(self._replies, k=8))))
@@ -57,7 +55,6 @@ class Cost:
         return self.own_us * self.decisions / 1e6 / seconds
 
     def line(self, seconds: float) -> str:
-        """For the report."""
         return (
             f"{self.name}: {self.all_us:.0f} us a decision, {self.env_us:.0f} of them the environment's and "
             f"{self.own_us:.0f} the loop's; of {self.decisions} decisions that is {self.share(seconds):.2%} of "
