@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import os
-import re
 import tempfile
 import time
 import warnings
@@ -29,6 +28,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
+
+from machine import process_memory
 
 from pettingllms_trl.estimate.simulated_shapes import ShapesDevice
 
@@ -107,7 +108,7 @@ def measured(trainer: MultiAgentGRPOTrainer) -> tuple[float, float]:
     states = [each for state in trainer.optimizer.state.values() for each in state.values()]
     alive = sum(each.nbytes for each in {id(each): each for each in (*tensors, *states)}.values())
     Path("/proc/self/clear_refs").write_text("5")  # the most of the process begins anew
-    before = resident("VmHWM")
+    before = process_memory("VmHWM")
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
         trainer.train()
     events = [each for each in profiled.profiler.kineto_results.events() if each.name() == "[memory]"]
@@ -115,13 +116,7 @@ def measured(trainer: MultiAgentGRPOTrainer) -> tuple[float, float]:
     for each in sorted(events, key=lambda event: event.start_ns()):
         now += each.nbytes()
         most = max(most, now)
-    return alive + most, resident("VmHWM") - before
-
-
-def resident(name: str) -> float:
-    """Bytes of this process by the system's name for them."""
-    status = Path("/proc/self/status").read_text()
-    return 1024 * float(re.search(rf"{name}:\s+(\d+)", status)[1])
+    return alive + most, process_memory("VmHWM") - before
 
 
 def updates(checkpointing: bool) -> Iterator[tuple[str, float, float]]:

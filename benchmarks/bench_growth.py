@@ -34,9 +34,11 @@ from typing import Any, ClassVar
 from figures import Figure, write
 from growth import Fit, Load, fit
 from gymnasium import spaces
+from loop_cost import Instant
+from machine import process_memory
 from pettingzoo import AECEnv
 
-from pettingllms_trl.records import Completion, Request, Sampled
+from pettingllms_trl.records import Completion, Request
 from pettingllms_trl.rollout import RolloutOptions, play
 
 
@@ -112,28 +114,6 @@ def _number(reply: str) -> float:
         return 0.0
 
 
-class Instant:
-    """An engine that answers at once."""
-
-    is_batched = False
-
-    def __init__(self) -> None:
-        self._rng, self._open = random.Random(0), list[tuple[int, Request]]()
-
-    def submit(self, ticket: int, request: Request) -> None:
-        self._open.append((ticket, request))
-
-    def step(self) -> Sequence[tuple[int, Sampled]]:
-        requests, self._open = self._open, []
-        return [
-            (ticket, Sampled(replace(request.prompt, ids=(0,)), self._answers(request.num_candidates)))
-            for ticket, request in requests
-        ]
-
-    def _answers(self, number: int) -> tuple[Completion, ...]:
-        return tuple(Completion(ids=(1, 2, 3), text=f"{self._rng.random():.6f}") for _ in range(number))
-
-
 @dataclass(frozen=True, slots=True)
 class Cost:
     """What one size took: CPU seconds of each round, and bytes at the peak."""
@@ -147,9 +127,14 @@ def rollout_cost(load: Load, rounds: int) -> Cost:
     pool = [Team(load) for _ in range(load.instances)]
 
     def run() -> None:
+        rng = random.Random(0)
+
+        def answer(request: Request) -> list[Completion]:
+            return [Completion(ids=(1, 2, 3), text=f"{rng.random():.6f}") for _ in range(request.num_candidates)]
+
         play(
             [{"seed": seed} for seed in range(load.instances)],
-            Instant(),
+            Instant(answer),
             RolloutOptions(sampling="tree", num_candidates=load.candidates),
             make_env=partial(Team, load),
             pool=pool,
@@ -180,7 +165,7 @@ def step_cost(load: Load, rounds: int) -> Cost:
         train(Load(instances=2, candidates=2, turns=1, prompt=8), Team, completion=COMPLETION, num_steps=1)
         before = _memory_given_back()
         seconds = train(load, Team, completion=COMPLETION, num_steps=rounds + 1)[1:]
-        return Cost(tuple(seconds), _status("VmHWM") - before)
+        return Cost(tuple(seconds), process_memory("VmHWM") - before)
 
     return _forked(measured)
 
@@ -305,18 +290,12 @@ def _forked(function: Callable[[], Cost]) -> Cost:
         child.join()
 
 
-def _status(name: str) -> int:
-    """Bytes of this process, by the kernel."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(name + ":"))
-
-
 def _memory_given_back() -> int:
     """Bytes of this process, after it gave back what it has freed; its peak begins anew (Linux with glibc)."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")
-    return _status("VmRSS")
+    return process_memory("VmRSS")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -35,6 +35,7 @@ from accelerate.utils import DistributedType
 from bench_step import SIZES, letters, make_base, prompts
 from datasets import Dataset
 from figures import Figure, write
+from machine import process_memory
 from peft import LoraConfig
 from transformers import PrinterCallback, TrainerCallback
 
@@ -157,8 +158,7 @@ def peak(device: str) -> int:
     """Bytes that this process held at most: on a GPU its tensors, without the context; else all of the process."""
     if device == "cuda":
         return torch.cuda.max_memory_allocated()
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
+    return process_memory("VmHWM")
 
 
 def card(device: str) -> int:

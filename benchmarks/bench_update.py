@@ -48,6 +48,7 @@ from conversation_updates import (
 from datasets import Dataset
 from figures import Figure, write
 from flat_groups import Shape, compare_flat
+from machine import process_memory
 from prompt_ways import compare_ways, figures_of, speeds, ways
 from tokenizer_of_two import two_words
 from transformers import PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
@@ -356,18 +357,12 @@ def peak(setting: Setting, shape: Shape | Tree, which: str, rows: int = ROWS) ->
     small = make_batch(setting, Shape(4, 4, 2))
     update(small)  # what is allocated once
     if setting.device == "cpu":
-        before = _status("VmRSS")
+        before = process_memory("VmRSS")
         update(batch)
-        return _status("VmHWM") - before
+        return process_memory("VmHWM") - before
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
     return torch.cuda.max_memory_allocated() - before if _has_room(update, batch) else None
-
-
-def _status(name: str) -> int:
-    """Bytes of this process. Its `getrusage` would begin with those of the process that started it."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(name + ":"))
 
 
 def peaks(setting: Setting, given: argparse.Namespace, shape: Shape | Tree, rows: int = ROWS) -> dict[str, int]:

@@ -17,13 +17,12 @@ from pettingllms_trl.rollout import RolloutOptions, play
 
 
 class Instant:
-    """An engine that answers at once, each request with the next of the candidates made before."""
+    """An engine that answers at once, with what a function makes of a request."""
 
     is_batched = False
 
-    def __init__(self, replies: Sequence[Completion]) -> None:
-        self._replies, self._rng = replies, random.Random(0)
-        self._open: list[tuple[int, Request]] = []
+    def __init__(self, answer: Callable[[Request], Sequence[Completion]]) -> None:
+        self._answer, self._open = answer, list[tuple[int, Request]]()
 
     def submit(self, ticket: int, request: Request) -> None:
         self._open.append((ticket, request))
@@ -31,7 +30,7 @@ class Instant:
     def step(self) -> Sequence[tuple[int, Sampled]]:
         requests, self._open = self._open, []
         return [
-            (ticket, Sampled(replace(request.prompt, ids=(0,)), tuple(self._rng.choices(self._replies, k=8))))
+            (ticket, Sampled(replace(request.prompt, ids=(0,)), tuple(self._answer(request))))
             for ticket, request in requests
         ]
 
@@ -87,9 +86,10 @@ def rollout_of(name: str) -> Callable[[], list[Episode]]:
     rows, pool = [{"seed": seed} for seed in range(64)], []
 
     def run() -> list[Episode]:
+        draws = random.Random(0)
         return play(
             rows,
-            Instant(replies),
+            Instant(lambda request: draws.choices(replies, k=8)),
             RolloutOptions(sampling="tree", num_candidates=8, max_turns=4),
             make_env=partial(pettingllms_envs.make, name),
             pool=pool,
