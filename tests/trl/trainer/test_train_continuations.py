@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,6 @@ from pettingllms_trl.credit import continuation_advantages, counterfactual
 from pettingllms_trl.credit.selection import num_tokens
 from short_runs import KeepsBatches, KeepsRollouts, keep_all_rows, settings
 from third_party import Relay
-
-
-BRIEF = partial(Relay, 1)
 
 
 class Watched(KeepsRollouts, KeepsBatches, MultiAgentGRPOTrainer):
