@@ -7,7 +7,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import torch
 from peft import LoraConfig
+from transformers import TrainerCallback
 
 from pettingllms_trl import Decision, Episode, MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 from pettingllms_trl.credit import at_grpo
@@ -83,6 +85,16 @@ class KeepsBatches:
     def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         self.batches.append(inputs)
         return super().compute_loss(model, inputs, *args, **kwargs)
+
+
+class KeepsGradients(TrainerCallback):
+    """Keeps every parameter's gradient before each optimizer step, in `steps`."""
+
+    def __init__(self) -> None:
+        self.steps: list[dict[str, torch.Tensor]] = []
+
+    def on_pre_optimizer_step(self, *args: Any, model: Any, **kwargs: Any) -> None:
+        self.steps.append({n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None})
 
 
 def around_generation(trainer: MultiAgentGRPOTrainer, given: Callable[[Any, Callable[[], Any]], Any]) -> None:

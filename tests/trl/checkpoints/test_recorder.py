@@ -15,9 +15,10 @@ from pettingllms_envs import apps_v0, plan_path_v0
 from pettingllms_envs.cli import main
 from pettingllms_envs.episodes import files
 from pettingllms_envs.page import page
-from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
+from pettingllms_trl import MultiAgentGRPOTrainer
 from pettingllms_trl.checkpoints.recorder import RolloutRecorder, header, rows
 from pettingllms_trl.records import Candidate, Completion, Prompt
+from short_runs import settings
 from third_party import Relay
 
 
@@ -26,15 +27,7 @@ def small() -> Any:
 
 
 def trainer(model: str, path: Path, *, env: Any = small, **options: Any) -> MultiAgentGRPOTrainer:
-    args = MultiAgentGRPOConfig(
-        str(path),
-        per_device_train_batch_size=8,
-        num_generations=4,
-        max_completion_length=4,
-        use_cpu=True,
-        bf16=False,
-        **{"log_rollouts": True, "max_steps": 2, "save_strategy": "no", "report_to": "none", **options},
-    )
+    args = settings(path, **{"max_completion_length": 4, "log_rollouts": True, "max_steps": 2, **options})
     return MultiAgentGRPOTrainer(model, env, args, Dataset.from_dict({"seed": range(64)}))
 
 

@@ -11,18 +11,17 @@ import pandas
 import pytest
 import torch
 from datasets import Dataset
-from transformers import TrainerCallback
 
 from decisions import candidate, decision_of
 from mortal import equal, mortal, weights
-from pettingllms_trl import Curriculum, Decision, Episode, MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
+from pettingllms_trl import Curriculum, Decision, Episode, MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.cli.trees import trees
 from pettingllms_trl.credit import Kept, at_grpo, nonzero_variance, signal_to_noise
 from pettingllms_trl.credit.selection import metrics_of, num_tokens, select, shifted
 from pettingllms_trl.records import Prompt
 from pettingllms_trl.rollout.env_pool import DEFAULT_ENVIRONMENT
 from pettingllms_trl.trainer.dataloading import EpochSampler, places
-from short_runs import KeepsBatches, KeepsRollouts, keep_all_rows
+from short_runs import KeepsBatches, KeepsGradients, KeepsRollouts, keep_all_rows, settings
 from third_party import OneShot, Relay
 
 
@@ -161,8 +160,9 @@ class Watched(KeepsRollouts, KeepsBatches, MultiAgentGRPOTrainer):
     """Keeps the gradients before each step as well."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.gradients: list[dict[str, torch.Tensor]] = []
-        super().__init__(*args, callbacks=[Gradients(self)], **kwargs)
+        kept = KeepsGradients()
+        self.gradients = kept.steps
+        super().__init__(*args, callbacks=[kept], **kwargs)
 
     @property
     def seeds(self) -> list[list[int]]:
@@ -170,37 +170,19 @@ class Watched(KeepsRollouts, KeepsBatches, MultiAgentGRPOTrainer):
         return [[row["seed"] for row in rows] for rows in self.rollout_rows]
 
 
-class Gradients(TrainerCallback):
-    def __init__(self, trainer: Watched) -> None:
-        self.trainer = trainer
-
-    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
-        found = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
-        self.trainer.gradients.append(found)
-
-
 def made(model: str, path: Path, *, env: Any = BRIEF, dataset: Any = None, **options: Any) -> Watched:
     """4 rows of 2 candidates a generation; a row has a decision of each agent."""
     names = ("credit", "filters", "policies", "curriculum")
     own = {name: options.pop(name) for name in names if name in options}
     arguments = {
-        "per_device_train_batch_size": 8,
         "num_generations": 2,
         "max_completion_length": 6,
-        "max_steps": 1,
-        "learning_rate": 1e-2,
         "max_grad_norm": 0.0,  # gradients as they are
-        "logging_steps": 1,
-        "save_strategy": "no",
-        "report_to": "none",
-        "disable_tqdm": True,
-        "use_cpu": True,
-        "bf16": False,
         "seed": 5,
         "shuffle_dataset": False,
         "audit": "stop",
     }
-    args = MultiAgentGRPOConfig(str(path), **{**arguments, **options})
+    args = settings(path, **{**arguments, **options})
     data = Dataset.from_dict({"seed": range(16)}) if dataset is None else dataset
     return Watched(model, env, args, data, **own)
 

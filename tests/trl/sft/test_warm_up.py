@@ -25,7 +25,6 @@ from pettingllms_envs.environments.plan_path.rules import PlanPath
 from pettingllms_envs.teams.functions import Ask, Game, Questions, function_workflow
 from pettingllms_trl import (
     Episode,
-    MultiAgentGRPOConfig,
     MultiAgentGRPOTrainer,
     Prompt,
     config_files,
@@ -36,6 +35,7 @@ from pettingllms_trl.cli.sft import SFTArguments, by_oracles
 from pettingllms_trl.policies.routing import Policy, route
 from pettingllms_trl.sft.demonstrations import FIRST_SEED, Demonstration, by_oracle, of_episodes, read, write
 from pettingllms_trl.sft.warm_up import load_adapters, rows_of, warm_up
+from short_runs import adapter, settings
 from third_party import Relay
 
 
@@ -240,7 +240,7 @@ def test_adapters_learn_their_own_roles_and_reinforcement_learning_starts_from_t
         [demonstration(role, reply) for role, reply in LONG.items()],
         route("lora", AGENTS),
         arguments(tmp_path, max_steps=20),
-        peft_config=LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM"),
+        peft_config=adapter(),
     )
     assert folders == {role: tmp_path / role for role in ("drafter", "planner")}
     model = load_adapters(model_path, tmp_path, policies="lora", agents=AGENTS)
@@ -252,9 +252,7 @@ def test_adapters_learn_their_own_roles_and_reinforcement_learning_starts_from_t
     trainer = MultiAgentGRPOTrainer(
         model,
         PLAN_PATH,
-        MultiAgentGRPOConfig(
-            output_dir=str(tmp_path / "rl"), num_generations=2, use_cpu=True, bf16=False, report_to="none"
-        ),
+        settings(tmp_path / "rl", num_generations=2),
         Dataset.from_dict({"seed": [0] * 4}),
         policies="lora",
     )

@@ -38,7 +38,7 @@ from pettingllms_trl.update.packed_attention import NAME, attending
 from pettingllms_trl.update.packing.conversations import sizes_of
 from pettingllms_trl.update.packing.cost import Way, token_price_of
 from pettingllms_trl.update.packing.pack import pack
-from short_runs import keep_all_rows
+from short_runs import adapter, keep_all_rows
 from third_party import OneShot, Relay
 
 
@@ -231,7 +231,7 @@ def of_run(
         OneShot if more.get("reward_funcs") is None else twins.Unpaid,
         MultiAgentGRPOConfig(**twins.arguments(path, **{"max_steps": 3, "optim": "sgd", "bf16": False, **options})),
         Dataset.from_dict({"seed": twins.SEEDS}),
-        peft_config=twins.adapter() if peft else None,
+        peft_config=adapter() if peft else None,
         **more,
     )
     assert set(trainer.scorer.packable.values()) == {True}
