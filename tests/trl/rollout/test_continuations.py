@@ -8,17 +8,16 @@ from functools import partial
 from typing import Any
 
 import pytest
-from gymnasium import spaces
 from pettingzoo import AECEnv
 
 from pettingllms_trl.records import Decision, Request
 from pettingllms_trl.rollout import Rollout
 from plays import play
 from schedules import Dawdlers, Patient, Tidal, Whimsical, babble
-from third_party import Relay
+from third_party import PlainEnv, Relay
 
 
-class Products(AECEnv):
+class Products(PlainEnv):
     """Agents a and b name numbers in turn. Who names one gets it times the one before; the other gets a quarter of
     that. Over after three numbers, or with a 0. No snapshot: it is copied."""
 
@@ -27,24 +26,12 @@ class Products(AECEnv):
     def __init__(self) -> None:
         self.possible_agents = ["a", "b"]
 
-    def observation_space(self, agent: str) -> spaces.Space[Any]:
-        return spaces.Text(100)
-
-    def action_space(self, agent: str) -> spaces.Space[Any]:
-        return spaces.Text(100)
-
     def observe(self, agent: str) -> str:
         return " ".join(map(str, self.named)) or "nothing"
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
-        self.agents = self.possible_agents[:]
+        self.begin()
         self.named: list[int] = []
-        self.agent_selection = "a"
-        self.rewards = {"a": 0.0, "b": 0.0}
-        self._cumulative_rewards = {"a": 0.0, "b": 0.0}
-        self.terminations = {"a": False, "b": False}
-        self.truncations = {"a": False, "b": False}
-        self.infos = {"a": {}, "b": {}}
 
     def step(self, action: str | None) -> None:
         if action is None:
