@@ -23,7 +23,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -32,7 +31,7 @@ from typing import Any
 import torch
 from accelerate import PartialState
 from accelerate.utils import DistributedType
-from bench_step import SIZES, letters, make_base, prompts
+from bench_step import SIZES, letters, make_base, now, prompts
 from datasets import Dataset
 from figures import Figure, write
 from machine import process_memory
@@ -68,13 +67,6 @@ class Steps(TrainerCallback):
             self.seconds.append(now() - self._began)
             self.sampled += logs["rollout/sampled_tokens"]
             self._began = now()
-
-
-def now() -> float:
-    """Seconds of the clock, all that was given to a GPU done."""
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-    return time.perf_counter()
 
 
 class Scripted(MultiAgentGRPOTrainer):

@@ -49,10 +49,6 @@ def mortal(model: Any, path: Path, *, steps: int = 4, env: Any = BRIEF, **option
     )
 
 
-def weights(trainer: Mortal) -> dict[str, torch.Tensor]:
-    return {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
-
-
 def equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
     """Whether weights are the same to the last bit."""
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)

@@ -14,7 +14,7 @@ from PIL import ImageDraw
 
 from pettingllms_envs.episodes.episode import Instance, RunLimits, episode
 from pettingllms_envs.observations import Image
-from third_party import PlainEnv, letters
+from third_party import OneShot, letters
 
 
 def drawn(number: int, size: tuple[int, int] = (56, 56)) -> Picture.Image:
@@ -52,21 +52,16 @@ def rows_of_trl(num_rows: int) -> Dataset:
     return Dataset.from_list(rows)
 
 
-class PictureBook(PlainEnv):
+class PictureBook(OneShot):
     """Shows what `parts_of` says to one agent, and pays for the different letters of its reply."""
 
     metadata = {"name": "picture_book_v0", "branching": "copy", "render_modes": []}
-
-    def __init__(self) -> None:
-        self.possible_agents = ["solver_0"]
-        self.agents: list[str] = []
-        self.shown: Any = None
 
     def action_space(self, agent: str) -> spaces.Space[Any]:
         return spaces.Text(8)
 
     def reset(self, seed: int | None = None, options: Any = None) -> None:
-        self.begin()
+        super().reset(seed, options)
         self.shown = self.show(seed or 0)
 
     def show(self, seed: int) -> Any:
@@ -74,13 +69,6 @@ class PictureBook(PlainEnv):
 
     def observe(self, agent: str) -> Any:
         return self.shown
-
-    def step(self, action: str | None) -> None:
-        if action is None:
-            self.agents = []
-            return
-        self.rewards = {"solver_0": letters(action)}
-        self.terminations = {"solver_0": True}
 
 
 class Describer(PictureBook):

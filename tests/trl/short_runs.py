@@ -105,6 +105,14 @@ def around_generation(trainer: MultiAgentGRPOTrainer, given: Callable[[Any, Call
     )
 
 
+class AllRows(MultiAgentGRPOTrainer):
+    """Ours, of which also the sequences that cannot move a weight go through the model, so that they are logged."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        keep_all_rows(self)
+
+
 def keep_all_rows(trainer: MultiAgentGRPOTrainer) -> None:
     """Train on every sequence, also on those that cannot move a weight, where a test counts them."""
     trainer.builder.rows_without_gradient = lambda *_: frozenset()  # type: ignore[method-assign]

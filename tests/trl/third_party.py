@@ -90,6 +90,15 @@ class Relay(PlainEnv):
         self.agent_selection = self.possible_agents[len(self.written) % 2]
 
 
+class Dull(Relay):
+    """In rows whose seed is odd nobody is paid, whatever is said."""
+
+    def step(self, action: str | None) -> None:
+        super().step(action)
+        if self.task % 2:
+            self.rewards = dict.fromkeys(self.possible_agents, 0.0)
+
+
 class Monologue(Relay):
     """Two agents, of which only one ever acts."""
 

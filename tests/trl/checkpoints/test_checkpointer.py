@@ -27,7 +27,8 @@ from trl import GRPOTrainer
 from trl.trainer.utils import RepeatSampler
 
 from decisions import decision
-from mortal import Mortal, equal, mortal, weights
+from mortal import Mortal, equal, mortal
+from moved_weights import weights
 from pettingllms_trl.checkpoints import atomic, checkpointer
 from pettingllms_trl.checkpoints.atomic import CorruptCheckpoint, verify
 from pettingllms_trl.checkpoints.checkpointer import StopSignals

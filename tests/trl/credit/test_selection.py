@@ -13,7 +13,8 @@ import torch
 from datasets import Dataset
 
 from decisions import candidate, decision_of
-from mortal import equal, mortal, weights
+from mortal import equal, mortal
+from moved_weights import weights
 from pettingllms_trl import Curriculum, Decision, Episode, MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.cli.trees import trees
 from pettingllms_trl.credit import Kept, at_grpo, nonzero_variance, signal_to_noise
@@ -22,7 +23,7 @@ from pettingllms_trl.records import Prompt
 from pettingllms_trl.rollout.env_pool import DEFAULT_ENVIRONMENT
 from pettingllms_trl.trainer.dataloading import EpochSampler, places
 from short_runs import KeepsBatches, KeepsGradients, KeepsRollouts, keep_all_rows, settings
-from third_party import OneShot, Relay
+from third_party import Dull, OneShot, Relay
 
 
 # ---- Pure -----------------------------------------------------------------------------------------------------------
@@ -141,15 +142,6 @@ def test_the_rows_at_some_places_are_those_that_the_data_loader_gives_there() ->
 
 
 # ---- In training ----------------------------------------------------------------------------------------------------
-
-
-class Dull(Relay):
-    """In rows whose seed is odd nobody is paid, whatever is said."""
-
-    def step(self, action: str | None) -> None:
-        super().step(action)
-        if self.task % 2:
-            self.rewards = dict.fromkeys(self.possible_agents, 0.0)
 
 
 BRIEF = partial(Dull, 1)

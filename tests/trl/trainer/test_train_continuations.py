@@ -10,7 +10,8 @@ import pandas
 import pytest
 from datasets import Dataset
 
-from mortal import LIVE, equal, mortal, weights
+from mortal import LIVE, equal, mortal
+from moved_weights import weights
 from pettingllms_envs.audit import audit
 from pettingllms_envs.audit.tables import episodes_of_table, read_table, run_of_tables
 from pettingllms_envs.page import page

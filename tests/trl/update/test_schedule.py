@@ -10,8 +10,8 @@ import pytest
 import torch
 from datasets import Dataset
 
-from mortal import equal, mortal, weights
-from moved_weights import moved, part_of
+from mortal import equal, mortal
+from moved_weights import moved, part_of, weights
 from pettingllms_trl import Alternate, MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.update.schedule import check_windows, learners
 from short_runs import settings
