@@ -16,7 +16,6 @@ the same made-up replies. What a GPU adds (a caching allocator, CUDA graphs, ker
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import os
 import tempfile
@@ -39,7 +38,7 @@ DEVICE = ShapesDevice.install()  # before transformers
 import torch  # noqa: E402
 from children import in_child  # noqa: E402
 from datasets import Dataset  # noqa: E402
-from figures import Figure, write  # noqa: E402
+from figures import Figure, parser_of, write  # noqa: E402
 from peft import LoraConfig  # noqa: E402
 from qwen3 import QWEN3, save_qwen3  # noqa: E402
 from torch.profiler import ProfilerActivity, profile  # noqa: E402
@@ -251,8 +250,7 @@ def cache_tokens() -> Iterator[tuple[str, float, float]]:
 
 def main() -> None:
     """Compare and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
+    parser = parser_of(__doc__)
     parser.add_argument("--only", choices=("updates", "operations", "sizes", "cache"), help="one part")
     parser.add_argument("--sizes", nargs="+", choices=QWEN3, default=["0.6B", "1.7B", "8B"], help="of --only sizes")
     given = parser.parse_args()

@@ -17,7 +17,6 @@ or better. Attention is quadratic in a prompt, and nothing else may be.
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import gc
 import multiprocessing
@@ -31,7 +30,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from figures import Figure, write
+from figures import Figure, parser_of, write
 from growth import Fit, Load, fit
 from gymnasium import spaces
 from loop_cost import Instant
@@ -300,14 +299,12 @@ def _memory_given_back() -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, save; the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, is_strict=True)
     parser.add_argument(
         "--only", default="", metavar="TEXT", help="rows with this in their names: step, rollout turns"
     )
     parser.add_argument("--rounds", type=int, default=3, help="of each size (3)")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw it")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
-    parser.add_argument("--strict", action="store_true", help="exit with 1 if something grows faster than it should")
     given = parser.parse_args(arguments)
     names = [(what, axis) for what, (_, _, grid) in MEASURES.items() for axis in grid]
     chosen = [(what, axis) for what, axis in names if given.only in f"{what} {axis}"]

@@ -12,16 +12,14 @@ installed. README.md in this folder says what is modelled.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from figures import Figure, write
+from figures import Figure, parser_of, write
 from loop_cost import Cost, cost, profile
 from simulation import Game, InTurn, SimulatedClock, SimulatedEngine, SimulatedThreads, Speed, WallClock, Workload
 from token_cost import token_costs
@@ -361,12 +359,10 @@ def _goal(name: str, peer: str, group: Sequence[Compared]) -> tuple[str, bool | 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, is_strict=True)
     parser.add_argument("--seeds", type=int, default=5, help="draws of lengths and times (5)")
     parser.add_argument("--repeats", type=int, default=7, help="rollouts timed for the loop's own cost (7)")
     parser.add_argument("--profile", metavar="ENV", help="print what takes longest in a rollout of it, and end")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, with every round")
-    parser.add_argument("--strict", action="store_true", help="exit status 1 unless every goal is met")
     options = parser.parse_args(arguments)
     if options.seeds < 1 or options.repeats < 1:
         parser.error(f"got --seeds {options.seeds} and --repeats {options.repeats}; expected 1 or more")

@@ -12,7 +12,6 @@ turn.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 import tempfile
@@ -25,7 +24,7 @@ import pettingzoo
 import torch
 from bench_step import letters
 from datasets import Dataset
-from figures import Figure, write
+from figures import Figure, parser_of, write
 from peft import LoraConfig
 from tiny import make_tokenizer
 from transformers.utils import logging
@@ -178,11 +177,10 @@ def speeds(trainer: Compared, *, num_prompts: int, rounds: int) -> dict[str, tup
 
 def main() -> int:
     """Prints both tables. Status 1 where a difference is above the goal."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=3, help="of the samplers' race")
     parser.add_argument("--only", default="", help="layouts with this text in their names")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, with every round")
     given = parser.parse_args()
     logging.set_verbosity_error()
     largest, kept, figures = 0.0, [], list[Figure]()

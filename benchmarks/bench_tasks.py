@@ -15,7 +15,6 @@ round.
 
 from __future__ import annotations
 
-import argparse
 import random
 import re
 import statistics
@@ -25,11 +24,10 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from children import below
-from figures import Figure, write
+from figures import Figure, parser_of, write
 
 import pettingllms_envs
 from pettingllms_envs.core import ToolResult
@@ -152,7 +150,7 @@ def _play(row: Row, executor: Metered, seeds: Sequence[int], number: int) -> tup
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print a line for each row; 1 if a goal was missed and `--strict` was given."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, is_strict=True)
     parser.add_argument("--only", default="", help="rows with this text in their names")
     parser.add_argument(
         "--data", help="problems for all rows, instead of the package's own: a file, or an id of the Hub"
@@ -161,8 +159,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--episodes", type=int, default=100, help="in a round")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, with every round")
-    parser.add_argument("--strict", action="store_true", help="exit with 1 if a goal is missed")
     args = parser.parse_args(arguments)
     data = {name: value for name in ("data", "layout") if (value := getattr(args, name)) is not None}
     rows = [replace(row, settings={**row.settings, **data}) for row in ROWS if args.only in row.name]

@@ -33,7 +33,7 @@ from accelerate import PartialState
 from accelerate.utils import DistributedType
 from bench_step import SIZES, letters, make_base, now, prompts
 from datasets import Dataset
-from figures import Figure, write
+from figures import Figure, parser_of, write
 from machine import process_memory
 from peft import LoraConfig
 from transformers import PrinterCallback, TrainerCallback
@@ -302,13 +302,11 @@ def report(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Train with one process and with two, and compare."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, is_strict=True)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--size", choices=SIZES, default="0.4M")
     parser.add_argument("--sampler", choices=("scripted", "generate"), default="scripted")
     parser.add_argument("--steps", type=int, default=2, help="steps that are counted")
-    parser.add_argument("--strict", action="store_true", help="a goal that is missed is an error")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, with every step")
     # On a CPU: take accelerate's ways of a GPU.
     parser.add_argument("--as-gpu", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, help=argparse.SUPPRESS)  # of a process of a training

@@ -30,7 +30,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -46,7 +45,7 @@ from conversation_updates import (
     packed_as,
 )
 from datasets import Dataset
-from figures import Figure, write
+from figures import Figure, parser_of, write
 from flat_groups import Shape, compare_flat
 from machine import process_memory
 from prompt_ways import compare_ways, figures_of, speeds, ways
@@ -563,7 +562,7 @@ def compile_for_every_shape() -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, is_strict=True)
     parser.add_argument("--model", choices=MODELS, default="25M")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
@@ -578,8 +577,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--memory", action="store_true", help="peak memory, too, in processes of their own")
     parser.add_argument("--ways", action="store_true", help="other ways to share a prompt, too")
     parser.add_argument("--flat", action="store_true", help="a generation of which some groups have no advantage")
-    parser.add_argument("--strict", action="store_true", help="a goal that is missed is an error")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, with every round")
     parser.add_argument("--rows", type=int, default=ROWS, help=argparse.SUPPRESS)
     parser.add_argument("--peak", choices=("ours", *SIDES), help=argparse.SUPPRESS)
     return parser

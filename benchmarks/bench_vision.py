@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests/trl"))
 
 import torch
 from datasets import Dataset
-from figures import Figure, write
+from figures import Figure, parser_of, write
 from peft import LoraConfig
 from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
@@ -139,12 +139,11 @@ def measured(make: Callable[..., Any], arguments: Any, given: argparse.Namespace
 
 def main() -> None:
     """Run both and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--size", choices=TEXT, default="tiny")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--length", type=int, default=16, help="tokens of a completion, at most")
     parser.add_argument("--steps", type=int, default=3, help="steps that are counted")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, with every step")
     given = parser.parse_args()
     content = [{"type": "image"}, {"type": "text", "text": ASKED}]
     rows = [{"prompt": [{"role": "user", "content": content}], "images": [drawn(i, (SIDE, SIDE))]} for i in range(64)]
