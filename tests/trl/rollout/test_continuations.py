@@ -61,7 +61,7 @@ class Restorable(Products):
 
 
 def failing(make_env: Any, fails: Callable[[Any, str | None], bool], *, times: int = 1000) -> Any:
-    """The game, of which so many steps raise an error where a function of the environment and the action says so."""
+    """The game, of which at most `times` steps fail, where a function of the environment and the action says so."""
     left = iter(range(times))
 
     class Fails(make_env):  # type: ignore[misc]
