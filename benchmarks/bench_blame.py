@@ -59,11 +59,9 @@ class Handler(BaseHTTPRequestHandler):
         """Say nothing."""
 
     def do_GET(self) -> None:
-        """The list of models."""
         self._send({"object": "list", "data": [{"id": "coin", "object": "model"}]})
 
     def do_POST(self) -> None:
-        """A reply."""
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         text = str(int(random.Random(body["seed"]).random() < CHANCE))
         choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}

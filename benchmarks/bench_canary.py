@@ -12,7 +12,6 @@ standard errors (6 is an alarm).
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
 import time
@@ -22,7 +21,7 @@ from typing import Any
 from bench_sampling import make_model
 from bench_step import letters
 from datasets import Dataset
-from figures import Figure, write
+from figures import Figure, parser_of, write
 from peft import LoraConfig
 from transformers import TrainerCallback
 from transformers.utils import logging
@@ -129,11 +128,10 @@ def make_trainer(path: str, output_dir: Path, *, precision: str, rate: float, nu
 
 def main() -> int:
     """Prints the table. Status 1 where an engine with the right weights was taken for a stale one."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--steps", type=int, default=1000, help="at most")
     parser.add_argument("--least", type=int, default=100, help="steps in which the right weights are compared")
     parser.add_argument("--only", default="", help="precisions with this text in their names")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
     given = parser.parse_args()
     logging.set_verbosity_error()
     kept, figures, false_alarms = [], list[Figure](), 0

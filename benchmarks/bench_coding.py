@@ -19,7 +19,6 @@ The goal is less than 5 ms of ours, on the median round.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 import threading
@@ -27,11 +26,10 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from children import below
-from figures import Figure, write
+from figures import Figure, parser_of, write
 
 import pettingllms_envs
 from pettingllms_envs.graders import code
@@ -57,7 +55,6 @@ class Metered:
         self._lock = threading.Lock()
 
     def run_tests(self, program: str, tests: Sequence[Any], **settings: Any) -> Report:
-        """As `Sandbox.run_tests`."""
         report = default().run_tests(program, tests, **settings)
         with self._lock:
             self.cpu += sum(result.cpu for result in report.results)
@@ -88,12 +85,10 @@ def is_wrong(seed: int, steps: int) -> bool:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print a line for each row; 1 if a goal was missed and `--strict` was given."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, is_strict=True)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--episodes", type=int, default=40, help="in a round")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, with every round")
-    parser.add_argument("--strict", action="store_true", help="exit with 1 if a goal is missed")
     args = parser.parse_args(arguments)
     metered, began = Metered(), time.time_ns()
     code.default = lambda: metered  # type: ignore[assignment]

@@ -14,7 +14,6 @@ one that the loss was taken of. Seconds are the processor's on a CPU, the clock'
 
 from __future__ import annotations
 
-import argparse
 import math
 import statistics
 import tempfile
@@ -29,7 +28,7 @@ from unittest import mock
 import torch
 from bench_step import CANDIDATES, SIZES, arguments, letters, make_base
 from datasets import Dataset
-from figures import Figure, write
+from figures import Figure, parser_of, write
 from transformers import PrinterCallback, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
@@ -87,11 +86,9 @@ class Steps(TrainerCallback):
         self.steps: list[tuple[float, float, float]] = []
 
     def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
-        """The first step begins."""
         self._began = now()
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, float], **kwargs: Any) -> None:
-        """A step is over: it was logged."""
         if "loss" in logs:
             tokens = logs["completions/mean_length"] * PROMPTS * CANDIDATES
             self.steps.append((now() - self._began, tokens, logs["loss"]))
@@ -185,12 +182,11 @@ def check(found: Mapping[str, list[Trained]]) -> None:
 
 def main() -> None:
     """Race and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--size", choices=SIZES, default="0.4M")
     parser.add_argument("--length", type=int, default=32, help="tokens of a completion, at most (32)")
     parser.add_argument("--steps", type=int, default=2, help="steps that are counted, of each training (2)")
     parser.add_argument("--rounds", type=int, default=3, help="trainings of each (3)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, with every round")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         base = Path(folder)

@@ -8,7 +8,6 @@ not be measured too; with --strict a missed goal or a missing peer ends with exi
 
 from __future__ import annotations
 
-import argparse
 import gc
 import math
 import os
@@ -20,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from figures import Figure, write
+from figures import Figure, parser_of, write
 from machine import machine
 from pairs import Pair, Slice, all_pairs
 
@@ -57,7 +56,6 @@ class Compared:
         return statistics.median(self.ratios) >= self.pair.ratio and statistics.median(self.ours_us) <= limit
 
     def cells(self) -> tuple[str, ...]:
-        """The row of the table."""
         goal = f">= {self.pair.ratio:g}x" + (f", <= {self.pair.limit_us:g} us" if self.pair.limit_us else "")
         if self.absent:
             return self.pair.name, "-", "-", self.absent, goal, "NOT MEASURED"
@@ -67,7 +65,6 @@ class Compared:
         return self.pair.name, _us(peer), _us(ours), spread, goal, _verdict(self.met)
 
     def figure(self) -> Figure:
-        """What is saved of it."""
         goal = f">= {self.pair.ratio:g}x" + (f", <= {self.pair.limit_us:g} us" if self.pair.limit_us else "")
         return Figure(
             name=self.pair.name,
@@ -99,7 +96,6 @@ class Tail:
         return not self.absent and self.p99_ms <= self.limit_ms
 
     def cells(self) -> tuple[str, ...]:
-        """The row of the table."""
         goal = f"p99 <= {self.limit_ms:g} ms"
         if self.absent:
             return self.name, "-", "-", self.absent, goal, "NOT MEASURED"
@@ -107,7 +103,6 @@ class Tail:
         return self.name, "-", f"p99 {_us(1000 * self.p99_ms)}", spread, goal, _verdict(self.met)
 
     def figure(self) -> Figure:
-        """What is saved of it."""
         goal = f"<= {self.limit_ms:g} ms"
         ours = () if self.absent else (self.p99_ms,)
         return Figure(name=f"{self.name}, p99", unit="ms", ours=ours, goal=goal, met=self.met, absent=self.absent)
@@ -196,13 +191,11 @@ def table(rows: Iterable[Sequence[str]]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, save; the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, is_strict=True)
     parser.add_argument("--rounds", type=int, default=9, help="rounds per pair (9)")
     parser.add_argument("--resets", type=int, default=2000, help="seeds per environment and split for the p99 (2000)")
     parser.add_argument("--only", default="", metavar="TEXT", help="only rows whose name has this text in it")
     parser.add_argument("--reference", type=Path, metavar="DIR", help="checkout of the reference implementation")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, with every round")
-    parser.add_argument("--strict", action="store_true", help="exit status 1 unless every goal was measured and met")
     options = parser.parse_args(arguments)
     if not 1 <= options.rounds < SEEDS_PER_PAIR // SEEDS_PER_ROUND or not 1 <= options.resets <= SEEDS_PER_PAIR:
         parser.error(

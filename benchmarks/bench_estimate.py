@@ -16,10 +16,8 @@ the same made-up replies. What a GPU adds (a caching allocator, CUDA graphs, ker
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import os
-import re
 import tempfile
 import time
 import warnings
@@ -30,6 +28,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from machine import process_memory
+
 from pettingllms_trl.estimate.simulated_shapes import ShapesDevice
 
 
@@ -38,7 +38,7 @@ DEVICE = ShapesDevice.install()  # before transformers
 import torch  # noqa: E402
 from children import in_child  # noqa: E402
 from datasets import Dataset  # noqa: E402
-from figures import Figure, write  # noqa: E402
+from figures import Figure, parser_of, write  # noqa: E402
 from peft import LoraConfig  # noqa: E402
 from qwen3 import QWEN3, save_qwen3  # noqa: E402
 from torch.profiler import ProfilerActivity, profile  # noqa: E402
@@ -107,7 +107,7 @@ def measured(trainer: MultiAgentGRPOTrainer) -> tuple[float, float]:
     states = [each for state in trainer.optimizer.state.values() for each in state.values()]
     alive = sum(each.nbytes for each in {id(each): each for each in (*tensors, *states)}.values())
     Path("/proc/self/clear_refs").write_text("5")  # the most of the process begins anew
-    before = resident("VmHWM")
+    before = process_memory("VmHWM")
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
         trainer.train()
     events = [each for each in profiled.profiler.kineto_results.events() if each.name() == "[memory]"]
@@ -115,13 +115,7 @@ def measured(trainer: MultiAgentGRPOTrainer) -> tuple[float, float]:
     for each in sorted(events, key=lambda event: event.start_ns()):
         now += each.nbytes()
         most = max(most, now)
-    return alive + most, resident("VmHWM") - before
-
-
-def resident(name: str) -> float:
-    """Bytes of this process by the system's name for them."""
-    status = Path("/proc/self/status").read_text()
-    return 1024 * float(re.search(rf"{name}:\s+(\d+)", status)[1])
+    return alive + most, process_memory("VmHWM") - before
 
 
 def updates(checkpointing: bool) -> Iterator[tuple[str, float, float]]:
@@ -256,8 +250,7 @@ def cache_tokens() -> Iterator[tuple[str, float, float]]:
 
 def main() -> None:
     """Compare and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
+    parser = parser_of(__doc__)
     parser.add_argument("--only", choices=("updates", "operations", "sizes", "cache"), help="one part")
     parser.add_argument("--sizes", nargs="+", choices=QWEN3, default=["0.6B", "1.7B", "8B"], help="of --only sizes")
     given = parser.parse_args()

@@ -12,7 +12,6 @@ card. How a model is loaded and saved is not measured.
 
 from __future__ import annotations
 
-import argparse
 import gc
 import json
 import subprocess
@@ -27,7 +26,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from figures import Figure, write
+from figures import Figure, parser_of, write
 from qwen3 import save_qwen3
 
 
@@ -231,11 +230,10 @@ def beside(expected: dict[str, Any], cases: list[str]) -> list[Figure]:
 
 def main() -> None:
     """Say, or measure and compare."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--estimate", type=Path, metavar="FILE", help="write what is said of each case")
     parser.add_argument("--beside", type=Path, metavar="FILE", help="measure on this GPU beside what was said")
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
     given = parser.parse_args()
     if given.estimate and len(given.cases) == 1:
         given.estimate.write_text(json.dumps(said(given.cases[0])), "utf-8")

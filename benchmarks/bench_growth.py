@@ -17,7 +17,6 @@ or better. Attention is quadratic in a prompt, and nothing else may be.
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import gc
 import multiprocessing
@@ -31,12 +30,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from figures import Figure, write
+from figures import Figure, parser_of, write
 from growth import Fit, Load, fit
 from gymnasium import spaces
+from loop_cost import Instant
+from machine import process_memory
 from pettingzoo import AECEnv
 
-from pettingllms_trl.records import Completion, Request, Sampled
+from pettingllms_trl.records import Completion, Request
 from pettingllms_trl.rollout import RolloutOptions, play
 
 
@@ -70,11 +71,9 @@ class Team(AECEnv):
         self.infos: dict[str, dict[str, Any]] = {agent: {} for agent in self.possible_agents}
 
     def observation_space(self, agent: str) -> spaces.Space[Any]:
-        """Text."""
         return spaces.Text(100)
 
     def action_space(self, agent: str) -> spaces.Space[Any]:
-        """Text."""
         return spaces.Text(100)
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
@@ -83,11 +82,9 @@ class Team(AECEnv):
         self._take(0, 0.0)
 
     def observe(self, agent: str) -> str:
-        """The decision's number, and words."""
         return f"{self._seed} {self._taken}{self._words}"
 
     def step(self, action: str | None) -> None:
-        """`None` is an agent's farewell."""
         if action is None:
             self.agents = []
         else:
@@ -98,7 +95,6 @@ class Team(AECEnv):
         return self._taken, self._reward
 
     def restore(self, snapshot: tuple[int, float]) -> None:
-        """Go back to that."""
         self._take(*snapshot)
 
     def _take(self, taken: int, reward: float) -> None:
@@ -117,30 +113,6 @@ def _number(reply: str) -> float:
         return 0.0
 
 
-class Instant:
-    """An engine that answers at once."""
-
-    is_batched = False
-
-    def __init__(self) -> None:
-        self._rng, self._open = random.Random(0), list[tuple[int, Request]]()
-
-    def submit(self, ticket: int, request: Request) -> None:
-        """See `pettingllms_trl.records.Engine`."""
-        self._open.append((ticket, request))
-
-    def step(self) -> Sequence[tuple[int, Sampled]]:
-        """See `pettingllms_trl.records.Engine`."""
-        requests, self._open = self._open, []
-        return [
-            (ticket, Sampled(replace(request.prompt, ids=(0,)), self._answers(request.num_candidates)))
-            for ticket, request in requests
-        ]
-
-    def _answers(self, number: int) -> tuple[Completion, ...]:
-        return tuple(Completion(ids=(1, 2, 3), text=f"{self._rng.random():.6f}") for _ in range(number))
-
-
 @dataclass(frozen=True, slots=True)
 class Cost:
     """What one size took: CPU seconds of each round, and bytes at the peak."""
@@ -154,9 +126,14 @@ def rollout_cost(load: Load, rounds: int) -> Cost:
     pool = [Team(load) for _ in range(load.instances)]
 
     def run() -> None:
+        rng = random.Random(0)
+
+        def answer(request: Request) -> list[Completion]:
+            return [Completion(ids=(1, 2, 3), text=f"{rng.random():.6f}") for _ in range(request.num_candidates)]
+
         play(
             [{"seed": seed} for seed in range(load.instances)],
-            Instant(),
+            Instant(answer),
             RolloutOptions(sampling="tree", num_candidates=load.candidates),
             make_env=partial(Team, load),
             pool=pool,
@@ -187,7 +164,7 @@ def step_cost(load: Load, rounds: int) -> Cost:
         train(Load(instances=2, candidates=2, turns=1, prompt=8), Team, completion=COMPLETION, num_steps=1)
         before = _memory_given_back()
         seconds = train(load, Team, completion=COMPLETION, num_steps=rounds + 1)[1:]
-        return Cost(tuple(seconds), _status("VmHWM") - before)
+        return Cost(tuple(seconds), process_memory("VmHWM") - before)
 
     return _forked(measured)
 
@@ -219,7 +196,6 @@ class Growth:
 
     @property
     def memory(self) -> Fit:
-        """Of the peaks."""
         return fit(self.sizes, [cost.peak for cost in self.costs])
 
     @property
@@ -228,7 +204,6 @@ class Growth:
         return self.time.exponent <= self.limit and self.memory.exponent <= 1 + TOLERANCE
 
     def line(self) -> str:
-        """For the report."""
         span = f"{self.sizes[0]}-{self.sizes[-1]}"
         seconds = f"{min(self.costs[0].seconds):.3f}-{min(self.costs[-1].seconds):.3f} s"
         peak = f"{self.costs[0].peak / 1e6:.1f}-{self.costs[-1].peak / 1e6:.1f} MB"
@@ -314,30 +289,22 @@ def _forked(function: Callable[[], Cost]) -> Cost:
         child.join()
 
 
-def _status(name: str) -> int:
-    """Bytes of this process, by the kernel."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(name + ":"))
-
-
 def _memory_given_back() -> int:
     """Bytes of this process, after it gave back what it has freed; its peak begins anew (Linux with glibc)."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")
-    return _status("VmRSS")
+    return process_memory("VmRSS")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, save; the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, is_strict=True)
     parser.add_argument(
         "--only", default="", metavar="TEXT", help="rows with this in their names: step, rollout turns"
     )
     parser.add_argument("--rounds", type=int, default=3, help="of each size (3)")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw it")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
-    parser.add_argument("--strict", action="store_true", help="exit with 1 if something grows faster than it should")
     given = parser.parse_args(arguments)
     names = [(what, axis) for what, (_, _, grid) in MEASURES.items() for axis in grid]
     chosen = [(what, axis) for what, axis in names if given.only in f"{what} {axis}"]

@@ -16,7 +16,6 @@ The golds are of our own making; `--golds FILE` takes those of a JSONL file with
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import re
@@ -30,7 +29,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from figures import Figure, write
+from figures import Figure, parser_of, write
 
 from pettingllms_envs.graders.math import MathGrader, boxed
 from pettingllms_envs.graders.workers import MathVerify
@@ -73,7 +72,6 @@ class Seconds(NamedTuple):
 
     @staticmethod
     def now() -> Seconds:
-        """This process's, so far."""
         return Seconds(time.process_time(), time.perf_counter())
 
 
@@ -281,13 +279,11 @@ def read_golds(path: Path) -> list[str]:
 
 def main() -> int:
     """Measure and print; the exit code is 1 with `--strict` and a goal missed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, is_strict=True)
     parser.add_argument("--groups", type=int, default=80)
     parser.add_argument("--pairs", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--golds", type=Path)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
-    parser.add_argument("--strict", action="store_true")
     arguments = parser.parse_args()
     rate = simple_rate(arguments.pairs, arguments.seed)
     golds = read_golds(arguments.golds) if arguments.golds else GOLDS

@@ -26,6 +26,7 @@ from contextlib import suppress
 from typing import Any
 
 from gymnasium import spaces
+from machine import process_memory
 from pettingzoo import AECEnv
 
 from pettingllms_envs.programs import ProgramMaker, program
@@ -103,13 +104,11 @@ class Native(AECEnv):  # type: ignore[misc]  # pettingzoo ships no types
         self.possible_agents, self._calls = list(AGENTS), calls
 
     def observation_space(self, agent: str) -> spaces.Space[Any]:
-        """Texts."""
         return spaces.Text(100)
 
     action_space = observation_space
 
     def reset(self, seed: int | None = None, options: Any = None) -> None:
-        """Begin."""
         self._seed, self._number = seed, 0
         self.agents, self.agent_selection = list(AGENTS), AGENTS[0]
         self.rewards = dict.fromkeys(AGENTS, 0.0)
@@ -118,11 +117,9 @@ class Native(AECEnv):  # type: ignore[misc]  # pettingzoo ships no types
         self.infos = {agent: {} for agent in AGENTS}
 
     def observe(self, agent: str) -> dict[str, Any]:
-        """The call's message."""
         return {"messages": [{"role": "user", "content": f"run {self._seed}, call {self._number}"}]}
 
     def step(self, action: str | None) -> None:
-        """The next call."""
         if action is None:
             self._was_dead_step(action)
             return
@@ -149,26 +146,20 @@ def play_all(make_env: Callable[[], AECEnv], runs: int) -> tuple[float, float, A
     return time.process_time() - cpu, time.perf_counter() - wall, rollout
 
 
-def resident() -> float:
-    """Megabytes of memory of this process."""
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[1]) * 4096 / 1e6
-
-
 def measure_calls(clients: Clients, runs: int, calls: int) -> None:
     """Print the cost of a call with so many runs at once, and whether each was answered once, with its own reply."""
     wrong = Counter[str]()
-    highest = 0.0
+    highest = 0
 
     def team(base_url: str, row: Any) -> float:
         nonlocal highest
         replies = clients.run(base_url, row["seed"], calls)
         wrong.update("wrong" for k, text in enumerate(replies) if text != f"run {row['seed']}, call {k}")
-        highest = max(highest, resident())
+        highest = max(highest, process_memory("VmRSS"))
         return 1.0
 
     make: ProgramMaker = program(team, agents=AGENTS)
-    before = resident()
+    before = process_memory("VmRSS")
     cpu, wall, rollout = play_all(make, runs)
     native, _, beside = play_all(lambda: Native(calls), runs)
     made = [len(episode.decisions) for episode in rollout.episodes]
@@ -177,7 +168,7 @@ def measure_calls(clients: Clients, runs: int, calls: int) -> None:
         f"{runs} runs of {calls} calls: {1e3 * cpu / sum(made):.2f} ms of processor time a call, of a native "
         f"environment {1e3 * native / sum(made):.2f} ms; the endpoint's {1e3 * (cpu - native) / sum(made):.2f} ms. "
         f"{wall:.1f} s; {wrong.total()} wrong, {len(rollout.dropped)} dropped, {rollout.retried} restarted; "
-        f"{max(0.0, highest - before) / runs:.2f} MB a run",
+        f"{max(0, highest - before) / 1e6 / runs:.2f} MB a run",
         flush=True,
     )
 

@@ -59,11 +59,9 @@ class Instant:
         self._open: list[tuple[int, Any]] = []
 
     def submit(self, ticket: int, request: Any) -> None:
-        """See `pettingllms_trl.records.Engine`."""
         self._open.append((ticket, request))
 
     def step(self, timeout: float = 0.0) -> Sequence[tuple[int, Any]]:
-        """See `pettingllms_trl.records.Engine`."""
         requests, self._open = self._open, []
         return [(ticket, self._answer(request)) for ticket, request in requests]
 
@@ -189,7 +187,6 @@ def serve_steps() -> None:
         """Waits for its turn before each step."""
 
         def on_step_begin(self, *_: Any, **__: Any) -> None:
-            """Of the optimizer."""
             self.begin = time.process_time()
 
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -255,19 +252,16 @@ class Worker:
         )
 
     def read(self) -> Any:
-        """The next value."""
         assert self._process.stdout is not None
         return json.loads(self._process.stdout.readline())
 
     def ask(self) -> Any:
-        """Measure once more."""
         assert self._process.stdin is not None
         self._process.stdin.write("\n")
         self._process.stdin.flush()
         return self.read()
 
     def end(self) -> None:
-        """Stop the process."""
         self._process.terminate()
         self._process.communicate()
 

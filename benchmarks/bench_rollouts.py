@@ -12,16 +12,14 @@ installed. README.md in this folder says what is modelled.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from figures import Figure, write
+from figures import Figure, parser_of, write
 from loop_cost import Cost, cost, profile
 from simulation import Game, InTurn, SimulatedClock, SimulatedEngine, SimulatedThreads, Speed, WallClock, Workload
 from token_cost import token_costs
@@ -180,7 +178,6 @@ class Compared:
         return self.faster >= FASTER and self.idle <= IDLE
 
     def rows(self) -> list[tuple[str, ...]]:
-        """Of the table."""
         case, rows = self.case, []
         least, most = case.workload.env_s
         sides = {"none": self.free, "lock-step": self.lockstep, "lock-step, at once": self.at_once}
@@ -269,7 +266,6 @@ class BesideTRL:
     trl: tuple[float, ...]
 
     def line(self) -> str:
-        """For the report."""
         ratios = [theirs / ours for ours, theirs in zip(self.free, self.trl, strict=True)]
         spread = f"{statistics.median(ratios):.2f}x ({min(ratios):.2f}-{max(ratios):.2f})"
         return f"{self.name}: {spread} the throughput of TRL's environment_factory loop"
@@ -363,12 +359,10 @@ def _goal(name: str, peer: str, group: Sequence[Compared]) -> tuple[str, bool | 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, is_strict=True)
     parser.add_argument("--seeds", type=int, default=5, help="draws of lengths and times (5)")
     parser.add_argument("--repeats", type=int, default=7, help="rollouts timed for the loop's own cost (7)")
     parser.add_argument("--profile", metavar="ENV", help="print what takes longest in a rollout of it, and end")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, with every round")
-    parser.add_argument("--strict", action="store_true", help="exit status 1 unless every goal is met")
     options = parser.parse_args(arguments)
     if options.seeds < 1 or options.repeats < 1:
         parser.error(f"got --seeds {options.seeds} and --repeats {options.repeats}; expected 1 or more")

@@ -18,7 +18,6 @@ Instead, rollouts on two processes, each with an engine and a core of its own, b
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
 import sys
@@ -27,7 +26,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from figures import Figure, write
+from figures import Figure, parser_of, write
 from rollout_processes import measure
 from simulation import Workload
 from vllm_team import Played, Team, rollout
@@ -64,7 +63,6 @@ class Round:
         return sum(a.ids == b.ids for a, b in pairs) / len(pairs)
 
     def line(self) -> str:
-        """For the report."""
         sides = (
             f"{name} {side.seconds:.1f} s ({side.cpu_seconds:.1f} of the processor), "
             f"{side.passes} passes of {side.tokens / side.passes:.1f} rows"
@@ -136,14 +134,12 @@ def summary(rounds: Sequence[Round]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, is_strict=True)
     parser.add_argument("--rounds", type=int, default=5, help="draws of lengths, each played both ways (5)")
     parser.add_argument("--instances", type=int, default=WORKLOAD.instances)
     parser.add_argument("--turns", type=int, default=WORKLOAD.turns, help="of each of the two agents")
     parser.add_argument("--tokens", type=int, default=WORKLOAD.tokens, help="of a candidate, on average")
     parser.add_argument("--processes", type=int, default=1, help="beside one, instead of lock-step (1: lock-step)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, with every round")
-    parser.add_argument("--strict", action="store_true", help="exit status 1 unless the goal is met")
     given = parser.parse_args(arguments)
     if min(given.rounds, given.instances, given.turns, given.tokens, given.processes) < 1:
         parser.error("expected 1 or more of rounds, instances, turns, tokens and processes")

@@ -12,7 +12,6 @@ turn.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 import tempfile
@@ -25,10 +24,9 @@ import pettingzoo
 import torch
 from bench_step import letters
 from datasets import Dataset
-from figures import Figure, write
+from figures import Figure, parser_of, write
 from peft import LoraConfig
 from tiny import make_tokenizer
-from transformers import Qwen3Config, Qwen3ForCausalLM
 from transformers.utils import logging
 
 from pettingllms_envs.prompts import read_observation
@@ -36,6 +34,7 @@ from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.engines.prefix_cache import PrefixCache
 from pettingllms_trl.engines.transformers import LocalSampler
 from pettingllms_trl.records import Prompt, Request
+from pettingllms_trl.testing import save_tiny_model
 
 
 ENV = "pettingllms/plan_path-v0"
@@ -102,25 +101,9 @@ def prompts(number: int) -> list[tuple[str, list[dict[str, str]]]]:
 def make_model(path: Path) -> str:
     """A random model and a tokenizer fitted to the prompts, on disk."""
     tokenizer = make_tokenizer(message["content"] for _, prompt in prompts(200) for message in prompt)
-    torch.manual_seed(0)
-    config = Qwen3Config(
-        vocab_size=len(tokenizer),
-        hidden_size=128,
-        intermediate_size=256,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        head_dim=64,  # the least that vLLM's kernels for CPUs take
-        max_position_embeddings=2048,
-        initializer_range=0.1,
-        tie_word_embeddings=True,
-        pad_token_id=tokenizer.pad_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-        bos_token_id=None,
-    )
-    Qwen3ForCausalLM(config).save_pretrained(path)
-    tokenizer.save_pretrained(path)
-    return str(path)
+    # Heads of 64, the least that vLLM's kernels for CPUs take.
+    sizes = {"hidden_size": 128, "head_dim": 64, "max_position_embeddings": 2048}
+    return save_tiny_model(path, tokenizer, **sizes, initializer_range=0.1)
 
 
 def make_trainer(path: str, output_dir: Path, *, num_steps: int, **layout: Any) -> Compared:
@@ -194,11 +177,10 @@ def speeds(trainer: Compared, *, num_prompts: int, rounds: int) -> dict[str, tup
 
 def main() -> int:
     """Prints both tables. Status 1 where a difference is above the goal."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=3, help="of the samplers' race")
     parser.add_argument("--only", default="", help="layouts with this text in their names")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, with every round")
     given = parser.parse_args()
     logging.set_verbosity_error()
     largest, kept, figures = 0.0, [], list[Figure]()

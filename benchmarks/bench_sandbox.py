@@ -21,7 +21,6 @@ With `--stalls` it measures instead how long each of twenty programs holds a slo
 
 from __future__ import annotations
 
-import argparse
 import bisect
 import os
 import random
@@ -36,7 +35,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from figures import Figure, write
+from figures import Figure, parser_of, write
 
 from pettingllms_envs.sandbox import Limits, Sandbox, SandboxUnavailable, StdinTest, Verdict
 
@@ -357,11 +356,9 @@ def starts(number: int, number_busy: int) -> tuple[list[Figure], list[tuple[str,
 
 def main(report: Callable[[str], None] = print) -> int:
     """Measure and print; with --strict, exit status 1 if a goal is missed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, is_strict=True)
     parser.add_argument("--solutions", type=int, default=20, help="how often the solution is run (20)")
     parser.add_argument("--peer-tests", type=int, default=5, help="how many of the 20 tests the peers run (5)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
-    parser.add_argument("--strict", action="store_true", help="exit with 1 if a goal is missed")
     parser.add_argument("--stalls", action="store_true", help="how long programs that never end hold a slot")
     parser.add_argument("--starts", type=int, metavar="N", help="how many of so many starts are refused")
     parser.add_argument("--busy", type=int, default=0, metavar="N", help="busy processes beside these two (0)")

@@ -13,14 +13,13 @@ once; and what a rollout takes at least, however rows are shared: its longest in
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cluster import ASSUMPTIONS, Cluster, Model, Step, step
-from figures import Figure, write
+from figures import Figure, parser_of, write
 from shared_rows import rollout_seconds
 from simulation import Speed, Workload
 
@@ -73,7 +72,6 @@ class Scaling:
         return None
 
     def lines(self) -> list[str]:
-        """For the report."""
         lines = [f"{self.name}, {self.batch}"]
         for s in self.steps:
             parts = f"{s.rollout:9.1f}{s.rollout - s.mean_rollout:9.1f}{s.update:9.2f}{s.network:9.2f}{s.fixed:7.1f}"
@@ -135,7 +133,6 @@ class Sharing:
     shared: float
 
     def line(self) -> str:
-        """For the report."""
         turns = "1 to 7" if self.is_uneven else "4"
         times = f"{self.fixed:9.1f}{self.shared:9.1f}{self.fixed / self.shared:8.2f}x"
         return f"{self.num_gpus:6}{self.max_envs:10}{turns:>9}{times}"
@@ -204,10 +201,9 @@ def plot(found: Sequence[Scaling], path: Path) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compute, print, save."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--seed", type=int, default=0, help="of lengths and times (0)")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw it")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
     given = parser.parse_args(arguments)
     print("COMPUTED, on no GPU. What is assumed:\n")
     for row in ASSUMPTIONS:

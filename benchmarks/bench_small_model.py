@@ -68,7 +68,6 @@ class Arm(NamedTuple):
 
     @property
     def folders(self) -> set[str]:
-        """The folders that it needs."""
         return {folder for folder, _ in self.adapters.values()}
 
 

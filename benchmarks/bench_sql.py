@@ -20,9 +20,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 from figures import table
+from machine import process_memory
 
 import pettingllms_envs
 from pettingllms_envs.environments.sql.families import FAMILIES, NUM_HIDDEN, databases, schema_of, suite_of
@@ -112,8 +112,7 @@ def held() -> tuple[str, str, str]:
     below = {os.getpid()}
     while more := {pid for pid, parent in parents.items() if parent in below} - below:
         below |= more
-    status = Path("/proc/self/status").read_text(encoding="ascii")
-    memory = int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS"))) // 1024
+    memory = process_memory("VmRSS") // 2**20
     return str(len(os.listdir("/proc/self/fd"))), str(len(below) - 2), f"{memory} MB"
 
 

@@ -9,7 +9,6 @@ What is spent outside does not grow with the model, so the smallest model gives 
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import tempfile
 import time
@@ -22,7 +21,7 @@ from typing import Any
 
 import torch
 from datasets import Dataset
-from figures import Figure, write
+from figures import Figure, parser_of, write
 from peft import LoraConfig
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast, PrinterCallback, Qwen3Config, Qwen3ForCausalLM, TrainerCallback
@@ -106,11 +105,9 @@ class Steps(TrainerCallback):
         self.clock, self.steps = clock, list[Step]()
 
     def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
-        """The first step begins."""
         self._began, self._before = self.clock.now(), dict(self.clock.seconds)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, float], **kwargs: Any) -> None:
-        """A step is over: it was logged."""
         if logs.get("rollout/decisions", 2) != 2:
             raise ValueError(f"an episode of {logs['rollout/decisions']} decisions, expected 2")
         if logs.get("frac_reward_zero_std", 0.0) > FLAT:
@@ -276,12 +273,11 @@ def report(name: str, steps: list[Step]) -> float:
 
 def main() -> None:
     """Run both and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--size", choices=SIZES, default="0.4M")
     parser.add_argument("--layout", choices=("shared", "lora", "full"), default="lora")
     parser.add_argument("--length", type=int, default=64, help="tokens of a completion, at most")
     parser.add_argument("--steps", type=int, default=3, help="steps that are counted")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, with every step")
     given = parser.parse_args()
     options = {"num_steps": given.steps + 1, "length": given.length}
     with tempfile.TemporaryDirectory() as folder:

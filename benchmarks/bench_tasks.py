@@ -15,7 +15,6 @@ round.
 
 from __future__ import annotations
 
-import argparse
 import random
 import re
 import statistics
@@ -25,11 +24,10 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from children import below
-from figures import Figure, write
+from figures import Figure, parser_of, write
 
 import pettingllms_envs
 from pettingllms_envs.core import ToolResult
@@ -50,7 +48,6 @@ class Metered:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __call__(self, program: str) -> ToolResult:
-        """Run the program, as a `ToolExecutor` does."""
         result = run(program, limits=self.inner.limits)
         with self._lock:
             self.cpu += result.cpu
@@ -85,7 +82,6 @@ class Measured:
         return statistics.median(self.turn_ms) < GOAL_MS
 
     def figure(self) -> Figure:
-        """What is saved of it."""
         goal = f"< {GOAL_MS:g} ms"
         return Figure(name=f"a turn, {self.row.name}", unit="CPU ms", ours=self.turn_ms, goal=goal, met=self.met)
 
@@ -154,7 +150,7 @@ def _play(row: Row, executor: Metered, seeds: Sequence[int], number: int) -> tup
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print a line for each row; 1 if a goal was missed and `--strict` was given."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, is_strict=True)
     parser.add_argument("--only", default="", help="rows with this text in their names")
     parser.add_argument(
         "--data", help="problems for all rows, instead of the package's own: a file, or an id of the Hub"
@@ -163,8 +159,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--episodes", type=int, default=100, help="in a round")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, with every round")
-    parser.add_argument("--strict", action="store_true", help="exit with 1 if a goal is missed")
     args = parser.parse_args(arguments)
     data = {name: value for name in ("data", "layout") if (value := getattr(args, name)) is not None}
     rows = [replace(row, settings={**row.settings, **data}) for row in ROWS if args.only in row.name]

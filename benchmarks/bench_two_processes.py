@@ -23,7 +23,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -32,9 +31,10 @@ from typing import Any
 import torch
 from accelerate import PartialState
 from accelerate.utils import DistributedType
-from bench_step import SIZES, letters, make_base, prompts
+from bench_step import SIZES, letters, make_base, now, prompts
 from datasets import Dataset
-from figures import Figure, write
+from figures import Figure, parser_of, write
+from machine import process_memory
 from peft import LoraConfig
 from transformers import PrinterCallback, TrainerCallback
 
@@ -60,22 +60,13 @@ class Steps(TrainerCallback):
         self.seconds, self.sampled = list[float](), 0.0
 
     def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
-        """The first step begins."""
         self._began = now()
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, float], **kwargs: Any) -> None:
-        """A step is over: it was logged."""
         if "loss" in logs:
             self.seconds.append(now() - self._began)
             self.sampled += logs["rollout/sampled_tokens"]
             self._began = now()
-
-
-def now() -> float:
-    """Seconds of the clock, all that was given to a GPU done."""
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-    return time.perf_counter()
 
 
 class Scripted(MultiAgentGRPOTrainer):
@@ -159,8 +150,7 @@ def peak(device: str) -> int:
     """Bytes that this process held at most: on a GPU its tensors, without the context; else all of the process."""
     if device == "cuda":
         return torch.cuda.max_memory_allocated()
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
+    return process_memory("VmHWM")
 
 
 def card(device: str) -> int:
@@ -312,13 +302,11 @@ def report(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Train with one process and with two, and compare."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, is_strict=True)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--size", choices=SIZES, default="0.4M")
     parser.add_argument("--sampler", choices=("scripted", "generate"), default="scripted")
     parser.add_argument("--steps", type=int, default=2, help="steps that are counted")
-    parser.add_argument("--strict", action="store_true", help="a goal that is missed is an error")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, with every step")
     # On a CPU: take accelerate's ways of a GPU.
     parser.add_argument("--as-gpu", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, help=argparse.SUPPRESS)  # of a process of a training

@@ -30,7 +30,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -46,8 +45,9 @@ from conversation_updates import (
     packed_as,
 )
 from datasets import Dataset
-from figures import Figure, write
+from figures import Figure, parser_of, write
 from flat_groups import Shape, compare_flat
+from machine import process_memory
 from prompt_ways import compare_ways, figures_of, speeds, ways
 from tokenizer_of_two import two_words
 from transformers import PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
@@ -356,18 +356,12 @@ def peak(setting: Setting, shape: Shape | Tree, which: str, rows: int = ROWS) ->
     small = make_batch(setting, Shape(4, 4, 2))
     update(small)  # what is allocated once
     if setting.device == "cpu":
-        before = _status("VmRSS")
+        before = process_memory("VmRSS")
         update(batch)
-        return _status("VmHWM") - before
+        return process_memory("VmHWM") - before
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
     return torch.cuda.max_memory_allocated() - before if _has_room(update, batch) else None
-
-
-def _status(name: str) -> int:
-    """Bytes of this process. Its `getrusage` would begin with those of the process that started it."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(name + ":"))
 
 
 def peaks(setting: Setting, given: argparse.Namespace, shape: Shape | Tree, rows: int = ROWS) -> dict[str, int]:
@@ -568,7 +562,7 @@ def compile_for_every_shape() -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, is_strict=True)
     parser.add_argument("--model", choices=MODELS, default="25M")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
@@ -583,8 +577,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--memory", action="store_true", help="peak memory, too, in processes of their own")
     parser.add_argument("--ways", action="store_true", help="other ways to share a prompt, too")
     parser.add_argument("--flat", action="store_true", help="a generation of which some groups have no advantage")
-    parser.add_argument("--strict", action="store_true", help="a goal that is missed is an error")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, with every round")
     parser.add_argument("--rows", type=int, default=ROWS, help=argparse.SUPPRESS)
     parser.add_argument("--peak", choices=("ours", *SIDES), help=argparse.SUPPRESS)
     return parser

@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests/trl"))
 
 import torch
 from datasets import Dataset
-from figures import Figure, write
+from figures import Figure, parser_of, write
 from peft import LoraConfig
 from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
@@ -61,14 +61,12 @@ class Steps(TrainerCallback):
         self.device, self.seconds, self.gigabytes = device, list[float](), list[float]()
 
     def on_step_begin(self, *args: Any, **kwargs: Any) -> None:
-        """Reset the clock and the peak."""
         if self.device == "cuda":
             torch.cuda.synchronize()
             torch.cuda.reset_peak_memory_stats()
         self.began = time.perf_counter()
 
     def on_step_end(self, *args: Any, **kwargs: Any) -> None:
-        """Read both."""
         if self.device == "cuda":
             torch.cuda.synchronize()
             self.gigabytes.append(torch.cuda.max_memory_allocated() / 1e9)
@@ -141,12 +139,11 @@ def measured(make: Callable[..., Any], arguments: Any, given: argparse.Namespace
 
 def main() -> None:
     """Run both and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--size", choices=TEXT, default="tiny")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--length", type=int, default=16, help="tokens of a completion, at most")
     parser.add_argument("--steps", type=int, default=3, help="steps that are counted")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, with every step")
     given = parser.parse_args()
     content = [{"type": "image"}, {"type": "text", "text": ASKED}]
     rows = [{"prompt": [{"role": "user", "content": content}], "images": [drawn(i, (SIDE, SIDE))]} for i in range(64)]

@@ -54,7 +54,6 @@ class Tree:
 
     @property
     def text(self) -> str:
-        """What `parse` reads."""
         return f"{self.turns}x{self.prompt}x{self.observation}x{self.reply}x{self.candidates}"
 
     def __str__(self) -> str:

@@ -92,11 +92,9 @@ class DesignedToy(AECEnv):
         self.text = ChatText()
 
     def observation_space(self, agent: str) -> ChatText:
-        """Any string."""
         return self.text
 
     def action_space(self, agent: str) -> ChatText:
-        """Any string."""
         return self.text
 
     def observe(self, agent: str) -> str:

@@ -5,6 +5,7 @@ Standard library alone, as it also runs in the peers' environments.
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import json
 import math
@@ -76,7 +77,6 @@ class Figure:
         return self.ours if self.better == "more" else tuple(1 / value for value in self.ours)
 
     def cells(self, before: Figure | None = None) -> tuple[str, ...]:
-        """The row of the table."""
         ours = shown(statistics.median(self.ours), self.unit) if self.ours else "-"
         peer = shown(statistics.median(self.peer), self.unit) if self.peer else "-" if self.peer_name else ""
         ratios = self.ratios
@@ -163,6 +163,15 @@ def join(runs: Sequence[Sequence[Figure]]) -> list[Figure]:
         )
         for own in by_name.values()
     ]
+
+
+def parser_of(doc: str | None, *, is_strict: bool = False) -> argparse.ArgumentParser:
+    """The command line of a benchmark: `--json` is where to `write` its figures; some can be strict about goals."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
+    if is_strict:
+        parser.add_argument("--strict", action="store_true", help="exit with 1 if a goal is missed")
+    return parser
 
 
 def write(path: Path | None, figures: Iterable[Figure]) -> None:

@@ -37,7 +37,6 @@ class Shape:
 
     @property
     def text(self) -> str:
-        """What `parse` reads."""
         return f"{self.prompt}x{self.completion}x{self.candidates}"
 
     def __str__(self) -> str:

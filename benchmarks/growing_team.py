@@ -54,11 +54,9 @@ class Seconds(TrainerCallback):
         self.steps: list[float] = []
 
     def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
-        """The first step begins."""
         self._began = time.process_time()
 
     def on_step_end(self, *args: Any, **kwargs: Any) -> None:
-        """A step is over."""
         self.steps.append(time.process_time() - self._began)
         self._began = time.process_time()
 

@@ -387,7 +387,6 @@ class Course(TrainerCallback):
         self._agent, self._rewards, self.image_gains = agent, list[float](), list[float]()
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, float], **kwargs: Any) -> None:
-        """Keep the step's figures."""
         if f"agent/{self._agent}/reward" in logs:
             self._rewards.append(logs[f"agent/{self._agent}/reward"])
             self.image_gains.append(logs[f"agent/{self._agent}/image_gain"])

@@ -17,23 +17,20 @@ from pettingllms_trl.rollout import RolloutOptions, play
 
 
 class Instant:
-    """An engine that answers at once, each request with the next of the candidates made before."""
+    """An engine that answers at once, with what a function makes of a request."""
 
     is_batched = False
 
-    def __init__(self, replies: Sequence[Completion]) -> None:
-        self._replies, self._rng = replies, random.Random(0)
-        self._open: list[tuple[int, Request]] = []
+    def __init__(self, answer: Callable[[Request], Sequence[Completion]]) -> None:
+        self._answer, self._open = answer, list[tuple[int, Request]]()
 
     def submit(self, ticket: int, request: Request) -> None:
-        """See `pettingllms_trl.records.Engine`."""
         self._open.append((ticket, request))
 
     def step(self) -> Sequence[tuple[int, Sampled]]:
-        """See `pettingllms_trl.records.Engine`."""
         requests, self._open = self._open, []
         return [
-            (ticket, Sampled(replace(request.prompt, ids=(0,)), tuple(self._rng.choices(self._replies, k=8))))
+            (ticket, Sampled(replace(request.prompt, ids=(0,)), tuple(self._answer(request))))
             for ticket, request in requests
         ]
 
@@ -57,7 +54,6 @@ class Cost:
         return self.own_us * self.decisions / 1e6 / seconds
 
     def line(self, seconds: float) -> str:
-        """For the report."""
         return (
             f"{self.name}: {self.all_us:.0f} us a decision, {self.env_us:.0f} of them the environment's and "
             f"{self.own_us:.0f} the loop's; of {self.decisions} decisions that is {self.share(seconds):.2%} of "
@@ -90,9 +86,10 @@ def rollout_of(name: str) -> Callable[[], list[Episode]]:
     rows, pool = [{"seed": seed} for seed in range(64)], []
 
     def run() -> list[Episode]:
+        draws = random.Random(0)
         return play(
             rows,
-            Instant(replies),
+            Instant(lambda request: draws.choices(replies, k=8)),
             RolloutOptions(sampling="tree", num_candidates=8, max_turns=4),
             make_env=partial(pettingllms_envs.make, name),
             pool=pool,

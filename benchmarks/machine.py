@@ -1,4 +1,4 @@
-"""On what a benchmark ran: processor, cores, load, versions, commit."""
+"""On what a benchmark ran: processor, cores, load, versions, commit; and the memory of its process."""
 
 from __future__ import annotations
 
@@ -61,6 +61,15 @@ def commit() -> str:
     # What a benchmark saves is no change of what was measured.
     changed = _git("status", "--porcelain", "--", ".", ":!benchmarks/results")
     return head + ("+changes" if changed else "") if head else "unknown"
+
+
+def process_memory(name: str) -> int:
+    """Bytes of this process by the kernel's name for them: `VmRSS` now, `VmHWM` at the most. Linux.
+
+    `getrusage` would begin with those of the process that started it.
+    """
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(name + ":"))
 
 
 def versions(names: tuple[str, ...]) -> dict[str, str]:

@@ -57,7 +57,6 @@ class Took:
 
     @property
     def rate(self) -> float:
-        """Instances a second."""
         return self.instances / self.seconds
 
 
@@ -70,7 +69,6 @@ class ProcessRound:
     shared: Took
 
     def line(self) -> str:
-        """For the report."""
         sides = ((self.one, "one"), (self.each, "as many on each"), (self.shared, "the same shared out"))
         parts = (f"{name} {took.seconds:.1f} s, {took.rate:.2f} a second" for took, name in sides)
         ratios = self.each.rate / self.one.rate, self.shared.rate / self.one.rate
@@ -139,7 +137,6 @@ class VllmTeam:
         self._team = Team(folder)
 
     def play(self, job: Job) -> Played:
-        """A process's part."""
         return rollout(self._team.engine(job.workload), job.workload, is_batched=False, own=job.own)
 
 

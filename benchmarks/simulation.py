@@ -95,13 +95,9 @@ class Workload:
 class Clock(Protocol):
     """Whose seconds count."""
 
-    def now(self) -> float:
-        """Seconds since some moment."""
-        ...
+    def now(self) -> float: ...
 
-    def spend(self, seconds: float) -> None:
-        """The engine works."""
-        ...
+    def spend(self, seconds: float) -> None: ...
 
     def work(self, seconds: float) -> None:
         """An environment works, on whatever thread it is."""
@@ -112,11 +108,9 @@ class WallClock:
     """The real one: both sleep."""
 
     def now(self) -> float:
-        """See `Clock`."""
         return time.perf_counter()
 
     def spend(self, seconds: float) -> None:
-        """See `Clock`."""
         time.sleep(seconds)
 
     work = spend
@@ -130,15 +124,12 @@ class SimulatedClock:
         self.worked = 0.0
 
     def now(self) -> float:
-        """See `Clock`."""
         return self.time
 
     def spend(self, seconds: float) -> None:
-        """See `Clock`."""
         self.time += seconds
 
     def work(self, seconds: float) -> None:
-        """See `Clock`."""
         self.worked += seconds
 
 
@@ -173,7 +164,6 @@ class SimulatedThreads:
         heapq.heappush(self._ends, (end, ticket))
 
     def done(self, *, block: bool) -> Sequence[Done]:
-        """See `WorkerPool`."""
         if block:
             self._clock.time = max(self._clock.time, self._ends[0][0])
         done: list[Done] = []
@@ -215,7 +205,6 @@ class SimulatedEngine:
         self._left: dict[int, int] = {}
 
     def submit(self, ticket: int, request: Request) -> None:
-        """See `Engine`."""
         self._width[ticket] = self._left[ticket] = request.num_candidates
         for k in range(request.num_candidates):
             self._waiting.append((ticket, k, self._workload.num_tokens(request.prompt.messages[0]["content"], k)))
@@ -265,11 +254,9 @@ class Game(AECEnv):
         self.infos = {agent: {} for agent in self.possible_agents}
 
     def observation_space(self, agent: str) -> spaces.Space[Any]:
-        """Text."""
         return spaces.Text(100)
 
     def action_space(self, agent: str) -> spaces.Space[Any]:
-        """Text."""
         return spaces.Text(100)
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
@@ -279,7 +266,6 @@ class Game(AECEnv):
         self._take(0, 0.0)
 
     def observe(self, agent: str) -> str:
-        """The decision's place."""
         return self._places[self._taken]
 
     def step(self, action: str | None) -> None:
@@ -296,7 +282,6 @@ class Game(AECEnv):
         return self._taken
 
     def restore(self, snapshot: int) -> None:
-        """Go back to that."""
         self._take(snapshot, 0.0)
 
     def _take(self, taken: int, reward: float) -> None:

@@ -65,7 +65,6 @@ class TokenCost:
     decode_us: tuple[float, float]
 
     def line(self) -> str:
-        """For the report."""
         decode, own_decode = self.decode_us
         return (
             f"{self.name} prompt, {self.tokens} tokens: encoded in {self.encode_us:.0f} us; {CANDIDATES} replies "

@@ -37,9 +37,7 @@ class Inner(Protocol):
         """Requests are sampled between its ends."""
         ...
 
-    def submit(self, ticket: int, request: Request) -> None:
-        """Take a request."""
-        ...
+    def submit(self, ticket: int, request: Request) -> None: ...
 
     def step(self) -> Sequence[tuple[int, Sampled]]:
         """A forward pass; what it answered."""
@@ -65,7 +63,6 @@ class Apart:
         self._open: dict[int, dict[int, Sampled]] = {}
 
     def submit(self, ticket: int, request: Request) -> None:
-        """See `pettingllms_trl.records.Engine`."""
         assert request.num_candidates == self._num_candidates, "a request of another size"
         self._open[ticket] = {}
         for k in range(self._num_candidates):
@@ -99,7 +96,6 @@ class Drawn(VllmParams):
     workload: Workload
 
     def ask(self, ticket: int, request: Request, max_model_len: int) -> VllmRequest:
-        """See `VllmParams`."""
         asked = super().ask(ticket, request, max_model_len)
         length = self.workload.num_tokens(request.prompt.messages[0]["content"], ticket % self.workload.candidates)
         return replace(asked, parameters={**asked.parameters, "max_tokens": length, "ignore_eos": True})

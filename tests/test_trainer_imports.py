@@ -142,30 +142,6 @@ def test_the_hooks_have_at_most_five_hundred_lines() -> None:
     assert len((PACKAGE / "trainer" / "hooks.py").read_text("utf-8").splitlines()) <= 500
 
 
-def test_no_modules_of_the_trainers_package_import_each_other_in_a_circle() -> None:
-    paths = {".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): path for path in PACKAGE.rglob("*.py")}
-    files = {name.removesuffix(".__init__"): path for name, path in paths.items()}
-    waiting = {name: imported_when_loaded(path, set(files)) - {name} for name, path in files.items()}
-    while ready := {name for name, found in waiting.items() if not found}:
-        waiting = {name: found - ready for name, found in waiting.items() if name not in ready}
-    assert sorted(waiting) == []
-
-
-def imported_when_loaded(file: Path, modules: set[str]) -> set[str]:
-    """The modules that a file imports outside of functions: `from a import b` is of `a.b` where that is a module."""
-    tree = ast.parse(file.read_text(encoding="utf-8"))
-    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
-    later = {id(inner) for function in functions for inner in ast.walk(function)}
-    found: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and id(node) not in later:
-            inner = {f"{node.module}.{alias.name}" for alias in node.names}
-            found |= inner if inner <= modules else {str(node.module)}
-        elif isinstance(node, ast.Import) and id(node) not in later:
-            found |= {alias.name for alias in node.names}
-    return found & modules
-
-
 def test_one_class_stands_between_the_trainer_and_trl() -> None:
     from trl import GRPOTrainer
 

@@ -22,6 +22,7 @@ import torch
 from datasets import Dataset
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+import short_runs
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.testing import byte_tokenizer, save_tiny_model
 from pettingllms_trl.update.packing import cost
@@ -32,18 +33,13 @@ from watched_device import Wait, WatchedDevice
 
 Weights = dict[str, torch.Tensor]
 SHORT = {
+    **short_runs.SHORT,
     "per_device_train_batch_size": 4,
     "num_generations": 2,
     "max_completion_length": 6,
     "max_steps": 2,
     "learning_rate": 0.1,
     "optim": "sgd",  # an optimizer that divides by gradients makes much of their last bit
-    "gradient_checkpointing": False,
-    "logging_steps": 1,
-    "save_strategy": "no",
-    "report_to": "none",
-    "disable_tqdm": True,
-    "bf16": False,
 }
 
 

@@ -12,7 +12,6 @@ from pettingllms_envs.environments.eight_queens.solutions import SIZE, attacks, 
 
 
 TASK = EightQueens()
-RIGHT = (0, 4, 7, 5, 2, 6, 1, 3)
 
 
 def fewest(placed: tuple[int, ...], fixed: int) -> int:

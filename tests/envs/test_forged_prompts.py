@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import pytest
-from pettingzoo import AECEnv
 
 import pettingllms_envs
 from code_problems import SQUARE, UNIQUE
@@ -48,6 +47,7 @@ from pettingllms_envs.teams.proposal import DraftPlan
 from pettingllms_envs.testing import check
 from pettingllms_envs.testing.forged_prompts import MARK, TEXT
 from test_tool_calls import ECHO
+from third_party import PlainEnv
 
 
 PACKAGE = Path(pettingllms_envs.__file__).parent
@@ -340,33 +340,20 @@ def test_a_text_that_is_shown_after_a_failed_turn_is_found() -> None:
     assert "which adviser_0 wrote" in result.detail
 
 
-class Chat(AECEnv):  # type: ignore[misc]  # pettingzoo ships no types
+class Chat(PlainEnv):
     """Two agents of a third party write to each other; each sees all that was written, as `show` shows it."""
 
     metadata: ClassVar[dict[str, Any]] = {"name": "chat_v0", "is_parallelizable": False, "branching": "copy"}
+    space = ChatText()
 
     def __init__(self, show: Callable[[str, str, str], str]) -> None:
         super().__init__()
         self.show = show
         self.possible_agents = ["ann", "bo"]
-        self.observation_spaces = {agent: ChatText() for agent in self.possible_agents}
-        self.action_spaces = {agent: ChatText() for agent in self.possible_agents}
-
-    def observation_space(self, agent: str) -> Any:
-        return self.observation_spaces[agent]
-
-    def action_space(self, agent: str) -> Any:
-        return self.action_spaces[agent]
 
     def reset(self, seed: int | None = None, options: Any = None) -> None:
-        self.agents = [*self.possible_agents]
-        self.agent_selection = "ann"
+        self.begin()
         self.said: list[tuple[str, str]] = []
-        self.rewards = dict.fromkeys(self.agents, 0.0)
-        self._cumulative_rewards = dict(self.rewards)
-        self.terminations = dict.fromkeys(self.agents, False)
-        self.truncations = dict.fromkeys(self.agents, False)
-        self.infos: dict[str, Any] = {agent: {} for agent in self.agents}
 
     def observe(self, agent: str) -> str:
         return "\n".join(["Chat.", *(self.show(agent, author, text) for author, text in self.said)])

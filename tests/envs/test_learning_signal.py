@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pytest
-from pettingzoo import AECEnv
 
 import pettingllms_envs
 from pettingllms_envs.aec import TextEnv
@@ -16,12 +15,13 @@ from pettingllms_envs.environments.plan_path.rules import PlanPath
 from pettingllms_envs.spaces import ChatText
 from pettingllms_envs.teams.proposal import PLANNER, DraftPlan
 from pettingllms_envs.testing import Result, check
+from third_party import PlainEnv
 
 
 Pay = Mapping[str, float]
 
 
-class Advice(AECEnv):
+class Advice(PlainEnv):
     """An adviser says a letter, then a player does; `pay` says who gets what. The right letter is "a"."""
 
     def __init__(self, pay: Any, *, has_oracle: bool = True, declared: Any = None) -> None:
@@ -29,7 +29,7 @@ class Advice(AECEnv):
         self.pay = pay
         self.has_oracle = has_oracle
         self.possible_agents = ["adviser_0", "player_0"]
-        self.spaces = {agent: ChatText(replies=["b", "c"]) for agent in self.possible_agents}
+        self.space = ChatText(replies=["b", "c"])
 
     @property
     def oracle(self) -> Any:
@@ -37,20 +37,12 @@ class Advice(AECEnv):
             raise AttributeError("oracle")
         return lambda: "a"
 
-    def observation_space(self, agent: str) -> Any:
-        return self.spaces[agent]
-
-    def action_space(self, agent: str) -> Any:
-        return self.spaces[agent]
-
     def observe(self, agent: str) -> str:
         return "Say a letter."
 
     def reset(self, seed: int | None = None, options: Any = None) -> None:
+        self.begin()
         self.said: list[str] = []
-        self.agents = self.possible_agents[:]
-        self.agent_selection = "adviser_0"
-        self._cumulative_rewards = dict.fromkeys(self.agents, 0.0)
         self.end_step({}, over=False)
 
     def step(self, action: str | None) -> None:

@@ -28,7 +28,7 @@ from pettingllms_envs.graders.inside.queries import Ran, open_database, run, sam
 from pettingllms_envs.graders.queries import Suite, golden_of, grade
 from pettingllms_envs.replies.fences import fence
 from pettingllms_envs.sandbox import Sandbox
-from pettingllms_envs.testing import CHECKS, check
+from pettingllms_envs.testing import check
 from pettingllms_envs.tools.queries import QueryTool
 from sql_attacks import ATTACKS
 
@@ -337,9 +337,6 @@ def test_a_query_is_handed_in_by_writing_it_again() -> None:
     env = played("single", "", fence("select 1", "sql"), "")
     assert env.terminations["writer_0"]
     assert env.rewards["writer_0"] == 3.0  # of the last step: progress and suite are back, and the success
-
-
-BUT_LONG = [name for name in CHECKS if name not in ("fuzzed replies", "long replies", "floors", "pettingzoo")]
 
 
 @pytest.mark.slow

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 from gymnasium.spaces import Text
-from pettingzoo import AECEnv
 
 import pettingllms_envs
 from pettingllms_envs import cli, testing
 from pettingllms_envs.teams.functions import Ask
 from pettingllms_envs.testing import Result, check
 from planted_states import PLANTED, keeps_reply, of_function, rounds
+from third_party import PlainEnv
 
 
 def found(make: Callable[[], Any], seeds: int = 4) -> Result:
@@ -61,27 +61,19 @@ def test_histories_are_not_checked() -> None:
     assert found(make).status == "skipped"
 
 
-class Countdown(AECEnv):  # type: ignore[misc]
+class Countdown(PlainEnv):
     """A third-party game: two players in turn take 1, 2 or 3 of the stones, whoever takes the last one is paid."""
+
+    space = Text(4)
 
     def __init__(self, kept: str, stones: int = 12) -> None:
         self.kept, self.stones_at_first = kept, stones
         self.possible_agents = ["first", "second"]
         self.metadata = {"name": "countdown_v0", "branching": "copy"}
 
-    def observation_space(self, agent: str) -> Text:
-        return Text(100)
-
-    def action_space(self, agent: str) -> Text:
-        return Text(4)
-
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
-        self.agents, self.stones, self.said = list(self.possible_agents), self.stones_at_first, ""
-        self.rewards = dict.fromkeys(self.agents, 0.0)
-        self._cumulative_rewards = dict(self.rewards)
-        self.terminations, self.truncations = dict.fromkeys(self.agents, False), dict.fromkeys(self.agents, False)
-        self.infos: dict[str, Any] = {agent: {} for agent in self.agents}
-        self.agent_selection = "first"
+        self.begin()
+        self.stones, self.said = self.stones_at_first, ""
 
     def observe(self, agent: str) -> str:
         return f"{self.stones} stones."

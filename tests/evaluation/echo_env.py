@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from gymnasium.spaces import Text
-from pettingzoo import AECEnv
+from third_party import PlainEnv
 
 
-class Echo(AECEnv):
+class Echo(PlainEnv):
     """Two agents speak in turn, two turns each; whoever says `yes` gets 1. No outcome, no parts, no snapshots."""
 
     metadata = {"name": "echo_v1"}
@@ -18,22 +17,10 @@ class Echo(AECEnv):
         self.possible_agents = ["a_0", "b_0"]
         self._raises, self._endless = raises, endless
 
-    def observation_space(self, agent: str) -> Any:
-        return Text(100)
-
-    def action_space(self, agent: str) -> Any:
-        return Text(100)
-
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
         if self._raises == "reset":
             raise RuntimeError("no reset")
-        self.agents = list(self.possible_agents)
-        self.rewards = dict.fromkeys(self.agents, 0.0)
-        self._cumulative_rewards = dict.fromkeys(self.agents, 0.0)
-        self.terminations = dict.fromkeys(self.agents, False)
-        self.truncations = dict.fromkeys(self.agents, False)
-        self.infos: dict[str, dict[str, Any]] = {agent: {} for agent in self.agents}
-        self.agent_selection = "a_0"
+        self.begin()
         self._said: list[str] = [f"seed {seed}"]
 
     def observe(self, agent: str) -> str:

@@ -9,44 +9,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import torch
 from datasets import Dataset
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from pettingllms_envs import plan_path_v0
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
-
-
-def tiny(folder: Path) -> str:
-    """A random Qwen3 of one layer and a tokenizer of bytes."""
-    alphabet = ["<pad>", "<end>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
-    inner = Tokenizer(models.BPE(vocab={token: i for i, token in enumerate(alphabet)}, merges=[]))
-    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    inner.decoder = decoders.ByteLevel()
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=inner, pad_token="<pad>", eos_token="<end>", padding_side="left"
-    )
-    tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}<end>{% endfor %}"
-    torch.manual_seed(0)
-    model = Qwen3ForCausalLM(
-        Qwen3Config(
-            vocab_size=len(tokenizer),
-            hidden_size=32,
-            intermediate_size=64,
-            num_hidden_layers=1,
-            num_attention_heads=2,
-            num_key_value_heads=1,
-            head_dim=16,
-            tie_word_embeddings=True,
-            pad_token_id=0,
-            eos_token_id=1,
-            bos_token_id=None,
-        )
-    )
-    model.save_pretrained(folder / "base")
-    tokenizer.save_pretrained(folder / "base")
-    return str(folder / "base")
+from pettingllms_trl.testing import byte_tokenizer, save_tiny_model
 
 
 def make_env() -> Any:
@@ -75,7 +42,7 @@ def trained(folder: Path, model: str, layout: str) -> MultiAgentGRPOTrainer:
 
 
 def main(folder: Path) -> None:
-    model = tiny(folder)
+    model = save_tiny_model(folder / "base", byte_tokenizer())
     shared = trained(folder / "shared", model, "shared")
     shared.save_model(str(folder / "saved"))
     print("saved", flush=True)

@@ -10,10 +10,10 @@ from gymnasium.utils import EzPickle
 from pettingzoo import AECEnv
 from pettingzoo.utils import BaseWrapper
 
-from third_party import Relay
+from third_party import PlainEnv, Relay
 
 
-class Count(AECEnv, EzPickle):
+class Count(PlainEnv, EzPickle):
     """Two agents add numbers in turn; who adds one is paid the sum. Its constructor resets it, as many do."""
 
     metadata = {"name": "count_v0", "render_modes": []}
@@ -24,9 +24,6 @@ class Count(AECEnv, EzPickle):
         self.num_turns = num_turns
         self.reset()
 
-    def observation_space(self, agent: str) -> spaces.Space[Any]:
-        return spaces.Text(100)
-
     def action_space(self, agent: str) -> spaces.Space[Any]:
         return spaces.Discrete(9)
 
@@ -34,14 +31,8 @@ class Count(AECEnv, EzPickle):
         return f"sum {self.sum}"
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
+        self.begin()
         self.sum = self.num_steps = 0
-        self.agents = self.possible_agents[:]
-        self.agent_selection = "one"
-        self.rewards = dict.fromkeys(self.agents, 0.0)
-        self._cumulative_rewards = dict.fromkeys(self.agents, 0.0)
-        self.terminations = dict.fromkeys(self.agents, False)
-        self.truncations = dict.fromkeys(self.agents, False)
-        self.infos = {agent: {} for agent in self.agents}
 
     def step(self, action: str | None) -> None:
         if action is None:

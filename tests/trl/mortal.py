@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import signal
 import sys
 import time
 import zlib
+from collections.abc import Callable
 from functools import partial
 from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
@@ -46,13 +49,30 @@ def mortal(model: Any, path: Path, *, steps: int = 4, env: Any = BRIEF, **option
     )
 
 
-def weights(trainer: Mortal) -> dict[str, torch.Tensor]:
-    return {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
-
-
 def equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
     """Whether weights are the same to the last bit."""
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def go_on(trainer: MultiAgentGRPOTrainer, path: Path) -> None:
+    """Train from the newest checkpoint in a folder, if there is one."""
+    checkpoint = newest(path)
+    trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+
+
+def fork(target: Callable[..., None], *args: Any, preload: tuple[str, ...] = ()) -> ForkServerProcess:
+    """A process, not started yet, of a clean one that imports torch, TRL and the modules of `preload` once."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["pettingllms_trl.trainer.trainer", *preload])
+    return context.Process(target=target, args=args)
+
+
+def exit_status(target: Callable[..., None], *args: Any) -> int | None:
+    """Of a process of its own that calls the function; that of a signal, negated, which killed it."""
+    started = fork(target, *args)
+    started.start()
+    started.join()
+    return started.exitcode
 
 
 LIVE = {"steps": 8, "steps_per_generation": 2, "gradient_accumulation_steps": 1, "save_total_limit": 2}
@@ -73,6 +93,11 @@ class Reports(TrainerCallback):
         self.saving = False
         self.says.send("saved")
 
+    def dawdle(self, event: str, _: Any) -> None:
+        """A hook of `sys.addaudithook`: each file operation in a save takes 4 ms more."""
+        if self.saving and (event == "open" or event.startswith(("os.", "shutil.", "fcntl."))):
+            time.sleep(0.004)
+
 
 def live(model_path: str, path: Path, says: Connection, slowly: bool) -> None:
     """Train in a process of its own, from the newest checkpoint there is. Says when training and each save begin.
@@ -83,17 +108,11 @@ def live(model_path: str, path: Path, says: Connection, slowly: bool) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background
     trainer = mortal(model_path, path, **LIVE)
     reports = Reports(says)
-
-    def dawdle(event: str, _: Any) -> None:
-        if reports.saving and (event == "open" or event.startswith(("os.", "shutil.", "fcntl."))):
-            time.sleep(0.004)
-
     trainer.add_callback(reports)
     if slowly:
-        sys.addaudithook(dawdle)
+        sys.addaudithook(reports.dawdle)
     says.send("training")
-    checkpoint = newest(path)
-    trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    go_on(trainer, path)
     says.send("done")
 
 

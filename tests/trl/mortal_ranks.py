@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -55,13 +53,8 @@ def live(model: str, path: Path, port: str, process: int, says: Connection, slow
     checkpoint = newest(path / "run")
     spec = {**RUN, "model": model, "resume": None if checkpoint is None else str(checkpoint)}
     reports = Reports(says)
-
-    def dawdle(event: str, _: Any) -> None:
-        if reports.saving and (event == "open" or event.startswith(("os.", "shutil.", "fcntl."))):
-            time.sleep(0.004)
-
     if slowly:
-        sys.addaudithook(dawdle)
+        sys.addaudithook(reports.dawdle)
     says.send("training")
     sampled = path / "sampled"
     sampled.mkdir(exist_ok=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from peft import LoraConfig, get_peft_model
+from peft import get_peft_model
 from torch import nn
 from transformers import (
     Gemma3ForCausalLM,
@@ -26,6 +26,7 @@ from transformers import (
 from trl.trainer.utils import add_fused_lm_head
 
 from pettingllms_trl.update.packing.pack import Packed
+from short_runs import adapter
 
 
 PAD = 0
@@ -76,7 +77,7 @@ def made(name: str, *, lora: bool = False, checkpointing: str = "") -> nn.Module
         model.enable_input_require_grads()
     if not lora:
         return model.train()
-    adapted = get_peft_model(model, LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM"))
+    adapted = get_peft_model(model, adapter())
     for parameter in adapted.parameters():
         if parameter.requires_grad:  # B of LoRA begins at zero, and A then has no gradient
             nn.init.normal_(parameter, std=0.2)

@@ -9,13 +9,12 @@ from typing import Any
 
 from datasets import Dataset
 from gymnasium import spaces
-from pettingzoo import AECEnv
 from PIL import Image as Picture
 from PIL import ImageDraw
 
 from pettingllms_envs.episodes.episode import Instance, RunLimits, episode
 from pettingllms_envs.observations import Image
-from third_party import letters
+from third_party import OneShot, letters
 
 
 def drawn(number: int, size: tuple[int, int] = (56, 56)) -> Picture.Image:
@@ -53,27 +52,16 @@ def rows_of_trl(num_rows: int) -> Dataset:
     return Dataset.from_list(rows)
 
 
-class PictureBook(AECEnv):
+class PictureBook(OneShot):
     """Shows what `parts_of` says to one agent, and pays for the different letters of its reply."""
 
     metadata = {"name": "picture_book_v0", "branching": "copy", "render_modes": []}
-
-    def __init__(self) -> None:
-        self.possible_agents = ["solver_0"]
-        self.agents: list[str] = []
-        self.shown: Any = None
-
-    def observation_space(self, agent: str) -> spaces.Space[Any]:
-        return spaces.Text(100)
 
     def action_space(self, agent: str) -> spaces.Space[Any]:
         return spaces.Text(8)
 
     def reset(self, seed: int | None = None, options: Any = None) -> None:
-        self.agents, self.agent_selection = ["solver_0"], "solver_0"
-        self.rewards = self._cumulative_rewards = {"solver_0": 0.0}
-        self.terminations, self.truncations = {"solver_0": False}, {"solver_0": False}
-        self.infos: dict[str, dict[str, Any]] = {"solver_0": {}}
+        super().reset(seed, options)
         self.shown = self.show(seed or 0)
 
     def show(self, seed: int) -> Any:
@@ -81,13 +69,6 @@ class PictureBook(AECEnv):
 
     def observe(self, agent: str) -> Any:
         return self.shown
-
-    def step(self, action: str | None) -> None:
-        if action is None:
-            self.agents = []
-            return
-        self.rewards = {"solver_0": letters(action)}
-        self.terminations = {"solver_0": True}
 
 
 class Describer(PictureBook):
@@ -99,13 +80,7 @@ class Describer(PictureBook):
 
     def reset(self, seed: int | None = None, options: Any = None) -> None:
         super().reset(seed, options)
-        self.agents, self.said = list(self.possible_agents), ""
-        self.agent_selection = "seer_0"
-        self.infos = {agent: {} for agent in self.agents}
-        self.terminations = dict.fromkeys(self.agents, False)
-        self.truncations = dict.fromkeys(self.agents, False)
-        self.rewards = dict.fromkeys(self.agents, 0.0)
-        self._cumulative_rewards = dict.fromkeys(self.agents, 0.0)
+        self.said = ""
 
     def observe(self, agent: str) -> Any:
         return self.shown if agent == "seer_0" else f"It says: {self.said}"

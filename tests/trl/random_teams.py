@@ -12,10 +12,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from gymnasium import spaces
-from pettingzoo import AECEnv
-
 from pettingllms_trl.records import Completion, Request, Sampled
+from third_party import PlainEnv
 
 
 def rng(*place: Any) -> random.Random:
@@ -50,7 +48,7 @@ class Failures:
             raise draw.choice([OSError, RuntimeError])(f"step {depth} failed")
 
 
-class Team(AECEnv):
+class Team(PlainEnv):
     """Agents join and leave, pay each other, and end by termination or truncation; all is determined by its number."""
 
     metadata: ClassVar[dict[str, Any]] = {"name": "team", "render_modes": []}
@@ -58,12 +56,6 @@ class Team(AECEnv):
     def __init__(self, number: int, failures: Failures) -> None:
         self.number, self.failures = number, failures
         self.possible_agents = [f"{name}_{i}" for name in "ab" for i in range(rng(number).randint(1, 2))]
-
-    def observation_space(self, agent: str) -> spaces.Space[Any]:
-        return spaces.Text(10_000)
-
-    def action_space(self, agent: str) -> spaces.Space[Any]:
-        return spaces.Text(1000)
 
     def observe(self, agent: str) -> Any:
         shown = f"{agent} of {self.number}, row {self.row}: {'|'.join(self.said)}"

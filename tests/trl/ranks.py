@@ -29,17 +29,17 @@ import torch
 from accelerate import PartialState
 from accelerate.utils import DistributedType, gather_object
 from datasets import Dataset, IterableDataset
-from peft import LoraConfig
 from torch.distributed.fsdp import FSDPModule
 from transformers import TrainerCallback
 
-from pettingllms_trl import Curriculum, Decision, MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
+from pettingllms_trl import Curriculum, Decision, MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.credit import Kept
 from pettingllms_trl.engines import synced_engines
 from pettingllms_trl.processes.distributed import gathered
 from pettingllms_trl.processes.row_sharing import row_sharing
 from pettingllms_trl.trainer.collector import Generation
 from picture_books import PictureBook
+from short_runs import adapter, settings
 from third_party import Relay
 from tiny_vlms import FAMILIES
 from twin_teams import WAIT, as_program
@@ -255,26 +255,16 @@ def trained(
     rows = IterableDataset.from_generator(lambda: iter(seeds)) if spec.get("stream") else Dataset.from_list(seeds)
     few = [{"seed": seed} for seed in range(5)]
     eval_rows = IterableDataset.from_generator(lambda: iter(few)) if spec.get("stream") else Dataset.from_list(few)
-    args = MultiAgentGRPOConfig(
-        **{
-            "output_dir": str(out / spec["name"]),
-            "num_generations": 4,
-            "max_completion_length": 8,
-            "max_steps": 3,
-            "learning_rate": 0.5,
-            "optim": "sgd",
-            "lr_scheduler_type": "constant",
-            "logging_steps": 1,
-            "save_strategy": "no",
-            "report_to": "none",
-            "disable_tqdm": True,
-            "use_cpu": True,
-            "bf16": False,
-            "seed": 7,
-            "audit": "stop",
-            **options,
-        }
-    )
+    usual = {
+        "max_steps": 3,
+        "learning_rate": 0.5,
+        "optim": "sgd",
+        "lr_scheduler_type": "constant",
+        "gradient_checkpointing": True,
+        "seed": 7,
+        "audit": "stop",
+    }
+    args = settings(out / spec["name"], **{**usual, **options})
     if os.environ.get("ACCELERATE_USE_FSDP") == "true":
         # accelerate shards on GPUs alone, and makes it DDP elsewhere without a word; torch shards anywhere.
         PartialState._shared_state["distributed_type"] = DistributedType.MULTI_GPU
@@ -291,9 +281,7 @@ def trained(
         filters=odd_ones if spec.get("filters") else None,
         reward_funcs=of_length if spec.get("reward_funcs") else None,
         curriculum=Curriculum(levels=(1, 2, 3), window=3) if spec.get("curriculum") else None,
-        peft_config=LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM")
-        if layout not in ("shared", "full")
-        else None,
+        peft_config=adapter() if layout not in ("shared", "full") else None,
         callbacks=[*callbacks, *([Signals(*spec["signal"])] if "signal" in spec else [])],
     )
     TRAINERS.append(trainer)

@@ -7,7 +7,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import torch
 from peft import LoraConfig
+from transformers import TrainerCallback
 
 from pettingllms_trl import Decision, Episode, MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 from pettingllms_trl.credit import at_grpo
@@ -85,12 +87,30 @@ class KeepsBatches:
         return super().compute_loss(model, inputs, *args, **kwargs)
 
 
+class KeepsGradients(TrainerCallback):
+    """Keeps every parameter's gradient before each optimizer step, in `steps`."""
+
+    def __init__(self) -> None:
+        self.steps: list[dict[str, torch.Tensor]] = []
+
+    def on_pre_optimizer_step(self, *args: Any, model: Any, **kwargs: Any) -> None:
+        self.steps.append({n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None})
+
+
 def around_generation(trainer: MultiAgentGRPOTrainer, given: Callable[[Any, Callable[[], Any]], Any]) -> None:
     """Let a function of the prompts' ids, and of a call that samples, answer in the place of `generate`."""
     generate = trainer._generate_single_turn
     trainer._generate_single_turn = lambda prompts, *rest: given(  # type: ignore[method-assign]
         prompts, lambda: generate(prompts, *rest)
     )
+
+
+class AllRows(MultiAgentGRPOTrainer):
+    """Ours, of which also the sequences that cannot move a weight go through the model, so that they are logged."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        keep_all_rows(self)
 
 
 def keep_all_rows(trainer: MultiAgentGRPOTrainer) -> None:

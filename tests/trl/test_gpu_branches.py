@@ -34,6 +34,7 @@ from pettingllms_trl.trainer import trainer as trainer_module
 from pettingllms_trl.update import packed_logprobs
 from pettingllms_trl.update.packed_logprobs import PackedScorer
 from pettingllms_trl.update.packing.cost import DEAR, token_price_of
+from short_runs import settings
 
 
 ROOT = Path(__file__).parents[2]
@@ -354,9 +355,7 @@ def test_a_model_of_the_hub_is_known_by_the_commit_that_was_loaded(
         model=model_path,
         env="plan_path",
         policies={"drafter": "drafter", "planner": Policy(model=f"{model_path}/", trainable=False)},
-        args=MultiAgentGRPOConfig(
-            str(tmp_path), use_cpu=True, bf16=False, report_to="none", model_init_kwargs={"revision": "v2"}
-        ),
+        args=settings(tmp_path, model_init_kwargs={"revision": "v2"}),
     )
     assert asked == [(model_path, "v2", None), (f"{model_path}/", None, None)]
 

@@ -13,7 +13,29 @@ def letters(text: str) -> float:
     return sum(character < "P" for character in text) / max(len(text), 1)
 
 
-class OneShot(AECEnv):
+class PlainEnv(AECEnv):  # type: ignore[misc]  # pettingzoo ships no types
+    """What games of texts have in common: spaces, and how an episode begins, with the first of `possible_agents`."""
+
+    space: spaces.Space[Any] = spaces.Text(1000)
+
+    def observation_space(self, agent: str) -> spaces.Space[Any]:
+        return self.space
+
+    def action_space(self, agent: str) -> spaces.Space[Any]:
+        return self.space
+
+    def begin(self) -> None:
+        """What a `reset` sets in every AEC environment."""
+        self.agents = list(self.possible_agents)
+        self.agent_selection = self.agents[0]
+        self.rewards = dict.fromkeys(self.agents, 0.0)
+        self._cumulative_rewards = dict.fromkeys(self.agents, 0.0)
+        self.terminations = dict.fromkeys(self.agents, False)
+        self.truncations = dict.fromkeys(self.agents, False)
+        self.infos: dict[str, Any] = {agent: {} for agent in self.agents}
+
+
+class OneShot(PlainEnv):
     """One agent answers once: GRPO's own setting."""
 
     metadata = {"name": "one_shot", "render_modes": []}
@@ -21,24 +43,12 @@ class OneShot(AECEnv):
     def __init__(self) -> None:
         self.possible_agents = ["solver_0"]
 
-    def observation_space(self, agent: str) -> spaces.Space[Any]:
-        return spaces.Text(1000)
-
-    def action_space(self, agent: str) -> spaces.Space[Any]:
-        return spaces.Text(1000)
-
     def observe(self, agent: str) -> str:
         return f"Question {self.question}?"
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
-        self.agents = self.possible_agents[:]
+        self.begin()
         self.question = seed
-        self.agent_selection = "solver_0"
-        self.rewards = {"solver_0": 0.0}
-        self._cumulative_rewards = {"solver_0": 0.0}
-        self.terminations = {"solver_0": False}
-        self.truncations = {"solver_0": False}
-        self.infos = {"solver_0": {}}
 
     def step(self, action: str | None) -> None:
         if action is None:
@@ -48,7 +58,7 @@ class OneShot(AECEnv):
         self.terminations = {"solver_0": True}
 
 
-class Relay(AECEnv):
+class Relay(PlainEnv):
     """Two agents write a text in turn; each sees all that was written. No snapshot: the trainer copies it."""
 
     metadata = {"name": "relay", "render_modes": []}
@@ -60,22 +70,13 @@ class Relay(AECEnv):
     def observation_space(self, agent: str) -> spaces.Space[Any]:
         return spaces.Dict({"text": spaces.Text(10_000)})
 
-    def action_space(self, agent: str) -> spaces.Space[Any]:
-        return spaces.Text(1000)
-
     def observe(self, agent: str) -> dict[str, str]:
         return {"text": f"{agent}, task {self.task}: {'|'.join(self.written)}"}
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
-        self.agents = self.possible_agents[:]
+        self.begin()
         self.task = seed
         self.written: list[str] = []
-        self.agent_selection = "opener_0"
-        self.rewards = dict.fromkeys(self.agents, 0.0)
-        self._cumulative_rewards = dict.fromkeys(self.agents, 0.0)
-        self.terminations = dict.fromkeys(self.agents, False)
-        self.truncations = dict.fromkeys(self.agents, False)
-        self.infos = {agent: {} for agent in self.agents}
 
     def step(self, action: str | None) -> None:
         if action is None:
@@ -87,6 +88,15 @@ class Relay(AECEnv):
         if len(self.written) == 2 * self.num_turns:
             self.truncations = dict.fromkeys(self.agents, True)
         self.agent_selection = self.possible_agents[len(self.written) % 2]
+
+
+class Dull(Relay):
+    """In rows whose seed is odd nobody is paid, whatever is said."""
+
+    def step(self, action: str | None) -> None:
+        super().step(action)
+        if self.task % 2:
+            self.rewards = dict.fromkeys(self.possible_agents, 0.0)
 
 
 class Monologue(Relay):

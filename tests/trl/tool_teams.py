@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import torch
 import trl
-from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+from transformers import PreTrainedTokenizerFast
 
 import pettingllms_envs
 from adder import Adder
 from chat_tokenizers import tokenizer_for
 from pettingllms_envs.tools import written_call
+from pettingllms_trl.testing import save_tiny_model
 
 
 TEMPLATES = Path(trl.__file__).parent / "chat_templates"
@@ -37,22 +37,5 @@ def tokenizer_of(name: str) -> PreTrainedTokenizerFast:
 
 def save_model(path: Path) -> str:
     """A tiny random Qwen3 with that template, for prompts of a few thousand bytes."""
-    torch.manual_seed(0)
     tokenizer = tokenizer_of("qwen3")
-    config = Qwen3Config(
-        vocab_size=len(tokenizer),
-        hidden_size=16,
-        intermediate_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        head_dim=8,
-        max_position_embeddings=8192,
-        tie_word_embeddings=True,
-        pad_token_id=tokenizer.pad_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-        bos_token_id=None,
-    )
-    Qwen3ForCausalLM(config).save_pretrained(path)
-    tokenizer.save_pretrained(path)
-    return str(path)
+    return save_tiny_model(path, tokenizer, hidden_size=16, head_dim=8, max_position_embeddings=8192)

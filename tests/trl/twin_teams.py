@@ -14,10 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from gymnasium import spaces
-from pettingzoo import AECEnv
-
 from pettingllms_envs.programs import ProgramMaker, program
+from third_party import PlainEnv
 
 
 PAIR = ("writer", "critic")
@@ -76,7 +74,7 @@ def pay_judge(base_url: str, text: str) -> None:
     send(f"{base_url}/reward", {"reward": {"judge": score(text)}})
 
 
-class Native(AECEnv):  # type: ignore[misc]  # pettingzoo ships no types
+class Native(PlainEnv):
     """A team as an environment.
 
     Args:
@@ -89,18 +87,9 @@ class Native(AECEnv):  # type: ignore[misc]  # pettingzoo ships no types
         self.order = agents
         self.possible_agents = list(dict.fromkeys(agents))
 
-    def observation_space(self, agent: str) -> Any:
-        return spaces.Text(100)
-
-    action_space = observation_space
-
     def reset(self, seed: int | None = None, options: Any = None) -> None:
+        self.begin()
         self.seed, self.texts = seed, list[str]()
-        self.agents, self.agent_selection = list(self.possible_agents), self.order[0]
-        self.rewards = dict.fromkeys(self.agents, 0.0)
-        self._cumulative_rewards = dict(self.rewards)
-        self.terminations, self.truncations = dict.fromkeys(self.agents, False), dict.fromkeys(self.agents, False)
-        self.infos: dict[str, Any] = {agent: {} for agent in self.agents}
 
     def observe(self, agent: str) -> Any:
         roles = ("system", "user")

@@ -9,11 +9,10 @@ from typing import Any
 
 import torch
 from datasets import Dataset
-from peft import LoraConfig
-from transformers import TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
+from short_runs import SHORT, KeepsGradients, adapter
 from third_party import OneShot, letters
 
 
@@ -34,16 +33,6 @@ class Run:
     weights: dict[str, torch.Tensor]
 
 
-class Gradients(TrainerCallback):
-    """Keeps every parameter's gradient before each optimizer step."""
-
-    def __init__(self) -> None:
-        self.steps: list[dict[str, torch.Tensor]] = []
-
-    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, model: Any, **kwargs: Any) -> None:
-        self.steps.append({n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None})
-
-
 class Unpaid(OneShot):
     """The same question, but no reward of its own: the reward function gives it, as in TRL."""
 
@@ -62,26 +51,14 @@ def reward(completions: list[list[dict[str, str]]], **_: Any) -> list[float]:
 def arguments(path: Path, **options: Any) -> dict[str, Any]:
     return {
         "output_dir": str(path),
-        "per_device_train_batch_size": 8,
+        **SHORT,
         "gradient_accumulation_steps": 2,
-        "num_generations": 4,
-        "max_completion_length": 8,
         "generation_kwargs": {"sequence_bias": [[[END], 3.0]]},
         "max_steps": STEPS,
-        "learning_rate": 1e-2,
-        "gradient_checkpointing": False,  # TRL's default, which makes steps slower, is a case of its own
-        "logging_steps": 1,
-        "save_strategy": "no",
-        "report_to": "none",
-        "disable_tqdm": True,
-        "use_cpu": True,
+        "bf16": None,  # TRL's default; gradient checkpointing, which makes steps slower, is a case of its own
         "seed": 7,
         **options,
     }
-
-
-def adapter() -> LoraConfig:
-    return LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM")
 
 
 def asked(seed: int) -> list[dict[str, str]]:
@@ -115,7 +92,7 @@ def our_trainer(
 
 
 def run(trainer: GRPOTrainer) -> Run:
-    gradients = Gradients()
+    gradients = KeepsGradients()
     trainer.add_callback(gradients)
     trainer.train()
     weights = {name: p.detach().clone() for name, p in trainer.model.named_parameters()}

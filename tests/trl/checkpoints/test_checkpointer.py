@@ -13,6 +13,7 @@ import shutil
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,13 +26,15 @@ from transformers import TrainerCallback
 from trl import GRPOTrainer
 from trl.trainer.utils import RepeatSampler
 
-from mortal import Mortal, equal, mortal, weights
+from decisions import decision
+from mortal import Mortal, equal, mortal
+from moved_weights import weights
 from pettingllms_trl.checkpoints import atomic, checkpointer
 from pettingllms_trl.checkpoints.atomic import CorruptCheckpoint, verify
 from pettingllms_trl.checkpoints.checkpointer import StopSignals
 from pettingllms_trl.credit import at_grpo
 from pettingllms_trl.credit.statistics import group_statistics
-from pettingllms_trl.records import Candidate, Completion, Decision, Prompt
+from pettingllms_trl.records import Decision
 from pettingllms_trl.trainer.dataloading import EpochSampler
 from pettingllms_trl.update.step_guard import SkipRecord, describe_decisions, provenance
 from third_party import Relay
@@ -574,21 +577,11 @@ def test_weights_that_are_not_finite_are_never_saved(model_path: str, tmp_path: 
     assert checkpoints_in(tmp_path) == ["checkpoint-1"]
 
 
-def decision(*rewards: float, instance: int = 0, turn: int = 0, agent: str = "a_0", result: float = 0.0) -> Decision:
-    return Decision(
-        instance=instance,
-        episode=0,
-        agent=agent,
-        turn=turn,
-        prompt=Prompt([], (0,)),
-        candidates=tuple(Candidate(completion=Completion(ids=(0,), text=""), reward=r) for r in rewards),
-        chosen=0,
-        episode_return=result,
-    )
+pays = partial(decision, "a_0")
 
 
 def test_the_decisions_of_a_batch_are_named_once_each_whatever_the_order_of_its_rows() -> None:
-    decisions = [decision(0.0, 1.0, instance=3, agent="b_0"), decision(0.0, 1.0, turn=1)]
+    decisions = [decision("b_0", [0.0, 1.0], instance=3), pays([0.0, 1.0], turn=1)]
     columns = provenance(decisions, ["a_0", "b_0"])
     assert {name: column.tolist() for name, column in columns.items()} == {
         "instance": [3, 3, 0, 0],
@@ -609,16 +602,16 @@ def test_the_decisions_of_a_batch_are_named_once_each_whatever_the_order_of_its_
 @pytest.mark.parametrize(
     ("decisions", "advantages", "expected"),
     [
-        ([decision(1.0, 1.0), decision(0.0, 0.0)], [[0.0, 0.0], [0.0, 0.0]], True),
-        ([decision(0.1, 0.1, 0.1)], [[-7e-5] * 3], True),  # what rounding makes of equal rewards
-        ([decision(0.1 + 0.2 + 0.3, 0.3 + 0.2 + 0.1)], [[0.0, 0.0]], True),  # 0.6000000000000001 and 0.6
-        ([decision(0.0, result=0.1 + 0.2), decision(0.0, result=0.3)], [[0.0], [0.0]], True),
-        ([decision(1.0, 1.0), decision(0.0, 0.1)], [[0.0, 0.0], [-0.7, 0.7]], False),
-        ([decision(0.0, 1e-3)], [[-5e-4, 5e-4]], False),  # small, with scale_rewards="none"
-        ([decision(1.0, 1.0)], [[0.5, 0.5]], False),  # better than a running mean
-        ([decision(0.0, result=1.0), decision(0.0, result=1.0)], [[0.0], [0.0]], True),
-        ([decision(0.0, result=1.0), decision(0.0, result=2.0)], [[0.0], [0.0]], False),
-        ([decision(0.0, result=1.0), decision(0.0, result=2.0, instance=1)], [[0.0], [0.0]], True),
+        ([pays([1.0, 1.0]), pays([0.0, 0.0])], [[0.0, 0.0], [0.0, 0.0]], True),
+        ([pays([0.1, 0.1, 0.1])], [[-7e-5] * 3], True),  # what rounding makes of equal rewards
+        ([pays([0.1 + 0.2 + 0.3, 0.3 + 0.2 + 0.1])], [[0.0, 0.0]], True),  # 0.6000000000000001 and 0.6
+        ([pays([0.0], total=0.1 + 0.2), pays([0.0], total=0.3)], [[0.0], [0.0]], True),
+        ([pays([1.0, 1.0]), pays([0.0, 0.1])], [[0.0, 0.0], [-0.7, 0.7]], False),
+        ([pays([0.0, 1e-3])], [[-5e-4, 5e-4]], False),  # small, with scale_rewards="none"
+        ([pays([1.0, 1.0])], [[0.5, 0.5]], False),  # better than a running mean
+        ([pays([0.0], total=1.0), pays([0.0], total=1.0)], [[0.0], [0.0]], True),
+        ([pays([0.0], total=1.0), pays([0.0], total=2.0)], [[0.0], [0.0]], False),
+        ([pays([0.0], total=1.0), pays([0.0], total=2.0, instance=1)], [[0.0], [0.0]], True),
     ],
 )
 def test_a_generation_teaches_nothing_where_no_group_has_two_rewards_and_no_advantage_is_left(

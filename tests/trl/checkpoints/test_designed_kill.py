@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 from pathlib import Path
@@ -11,14 +10,13 @@ from typing import Any
 import pytest
 
 from designed_runs import designed, roomy_model
+from mortal import exit_status, go_on
 from pettingllms_trl.checkpoints.atomic import newest
 from short_runs import around_generation
 
 
 STEPS = 10
 LEVELS = {"L1": "shared", "L2": "lora", "L3": "full"}
-CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["pettingllms_trl.trainer.trainer"])
 
 pytestmark = pytest.mark.slow
 
@@ -35,15 +33,7 @@ def live(model: str, path: Path, policies: str, kill_at: int) -> None:
         return sample()
 
     around_generation(trainer, sample_or_die)
-    checkpoint = newest(path)
-    trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
-
-
-def lived(*args: Any) -> Any:
-    process = CONTEXT.Process(target=live, args=args)
-    process.start()
-    process.join()
-    return process.exitcode
+    go_on(trainer, path)
 
 
 def weights(path: Path, step: int) -> dict[str, bytes]:
@@ -56,10 +46,10 @@ def test_a_designed_run_killed_among_executions_ends_with_the_weights_of_one_nev
     level: str, tmp_path: Path
 ) -> None:
     model, whole, killed = roomy_model(tmp_path / "model"), tmp_path / "whole", tmp_path / "killed"
-    assert lived(model, whole, LEVELS[level], 0) == 0
-    assert [lived(model, killed, LEVELS[level], at) for at in (8, 15)] == [-signal.SIGKILL] * 2
+    assert exit_status(live, model, whole, LEVELS[level], 0) == 0
+    assert [exit_status(live, model, killed, LEVELS[level], at) for at in (8, 15)] == [-signal.SIGKILL] * 2
     assert 0 < int(newest(killed).name.removeprefix("checkpoint-")) < STEPS
-    assert lived(model, killed, LEVELS[level], 0) == 0
+    assert exit_status(live, model, killed, LEVELS[level], 0) == 0
     assert weights(killed, STEPS) == weights(whole, STEPS)
     assert len(weights(whole, STEPS)) == (1 if level == "L1" else 2)
     assert weights(whole, STEPS) != weights(whole, STEPS - 1)

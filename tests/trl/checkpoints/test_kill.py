@@ -13,15 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from mortal import LIVE, live
+from mortal import LIVE, fork, live
 
 
 NUM_KILLS = 50
 KILLS = 10  # in one test
 LAST = f"checkpoint-{LIVE['steps']}"
-# A clean process imports torch and TRL once; each run is forked from it.
-CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["pettingllms_trl.trainer.trainer"])
 
 pytestmark = pytest.mark.slow
 
@@ -30,8 +27,8 @@ class Life:
     """A run in a process of its own, from the newest checkpoint to its end or its death."""
 
     def __init__(self, model_path: str, path: Path, *, slowly: bool = False) -> None:
-        self._hears, says = CONTEXT.Pipe(duplex=False)
-        self._process = CONTEXT.Process(target=live, args=(model_path, path, says, slowly))
+        self._hears, says = multiprocessing.Pipe(duplex=False)
+        self._process = fork(live, model_path, path, says, slowly)
         self._process.start()
         says.close()
         self.last_word = ""

@@ -17,14 +17,12 @@ import pytest
 import torch
 
 from launches import free_port
+from mortal import fork
 from mortal_ranks import STEPS, live
 
 
 SECONDS = 30.0
 """Within which the other process has ended."""
-# A clean process imports torch, TRL and vLLM once; each run is forked from it.
-CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["pettingllms_trl.trainer.trainer", "pettingllms_trl.engines.vllm.colocated"])
 
 NEEDS_VLLM = pytest.mark.skipif(find_spec("vllm") is None, reason="needs vllm")
 
@@ -37,10 +35,10 @@ class Lives:
     def __init__(self, model: str, path: Path, *, slowly: bool = False) -> None:
         path.mkdir(exist_ok=True)
         port = free_port()
-        pipes = [CONTEXT.Pipe(duplex=False) for _ in range(2)]
+        pipes = [multiprocessing.Pipe(duplex=False) for _ in range(2)]
         self._hears: list[Connection] = [hears for hears, _ in pipes]
         self._processes = [
-            CONTEXT.Process(target=live, args=(model, path, port, i, says, slowly))
+            fork(live, model, path, port, i, says, slowly, preload=("pettingllms_trl.engines.vllm.colocated",))
             for i, (_, says) in enumerate(pipes)
         ]
         for process, (_, says) in zip(self._processes, pipes, strict=True):

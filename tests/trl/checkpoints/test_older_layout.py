@@ -12,7 +12,8 @@ from peft import LoraConfig, PeftModel
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
+from pettingllms_trl import MultiAgentGRPOTrainer
+from short_runs import settings
 from third_party import Relay
 
 
@@ -21,16 +22,8 @@ OLDER = Path(__file__).parents[1] / "data" / "older_layout"
 
 
 def trainer(model: Any, folder: Path, **options: Any) -> MultiAgentGRPOTrainer:
-    args = MultiAgentGRPOConfig(
-        str(folder),
-        per_device_train_batch_size=4,
-        num_generations=2,
-        max_completion_length=4,
-        max_steps=2,
-        report_to="none",
-        use_cpu=True,
-        bf16=False,
-    )
+    small = {"per_device_train_batch_size": 4, "num_generations": 2, "max_completion_length": 4}
+    args = settings(folder, **small, max_steps=2)
     return MultiAgentGRPOTrainer(model, Relay, args, Dataset.from_dict({"seed": range(4)}), **options)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 from collections.abc import Mapping
@@ -13,8 +12,7 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
-from mortal import mortal
-from pettingllms_trl.checkpoints.atomic import newest
+from mortal import exit_status, go_on, mortal
 from twin_teams import FOUR, PAIR, WAIT, as_program, fan_out, sequence
 
 
@@ -24,8 +22,6 @@ WAYS: dict[str, dict[str, Any]] = {
     "tree": {"sampling": "tree", "credit": "at_grpo"},
 }
 PLAIN = {"sequence": sequence, "fan-out": fan_out}
-CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["pettingllms_trl.trainer.trainer"])
 
 LANGGRAPH_MARKS = [pytest.mark.frameworks, pytest.mark.filterwarnings("ignore")]
 
@@ -51,16 +47,7 @@ def live(model: str, path: Path, library: str, name: str, way: str, kill_at: int
 
     options = WAYS[way]
     trainer = mortal(model, path, steps=STEPS, env=as_program(name, {name: target}, WAIT), **options)
-    checkpoint = newest(path)
-    trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
-
-
-def lived(*args: Any) -> int:
-    process = CONTEXT.Process(target=live, args=args)
-    process.start()
-    process.join()
-    assert process.exitcode is not None
-    return process.exitcode
+    go_on(trainer, path)
 
 
 def weights(path: Path, name: str) -> dict[str, bytes]:
@@ -83,11 +70,11 @@ def test_a_run_killed_in_an_episode_of_a_program_ends_with_the_weights_of_one_ne
     if library != "none":
         pytest.importorskip(library)
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    assert lived(model_path, whole, library, name, way, 0) == 0
+    assert exit_status(live, model_path, whole, library, name, way, 0) == 0
     deaths = 0
     for kill_at in (20, 5, 30):
-        deaths += lived(model_path, killed, library, name, way, kill_at) == -signal.SIGKILL
-    assert lived(model_path, killed, library, name, way, 0) == 0
+        deaths += exit_status(live, model_path, killed, library, name, way, kill_at) == -signal.SIGKILL
+    assert exit_status(live, model_path, killed, library, name, way, 0) == 0
     assert deaths >= 2
     assert weights(killed, name) == weights(whole, name)
     first = load_file(whole / "checkpoint-1" / "writer" / "adapter_model.safetensors")

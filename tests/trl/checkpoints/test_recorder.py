@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 from datasets import Dataset
 
+from decisions import decision_of, episode_of
 from pettingllms_envs import apps_v0, plan_path_v0
 from pettingllms_envs.cli import main
 from pettingllms_envs.episodes import files
 from pettingllms_envs.page import page
-from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
+from pettingllms_trl import MultiAgentGRPOTrainer
 from pettingllms_trl.checkpoints.recorder import RolloutRecorder, header, rows
-from pettingllms_trl.records import Candidate, Completion, Decision, Episode, Prompt
+from pettingllms_trl.records import Candidate, Completion, Prompt
+from short_runs import settings
 from third_party import Relay
 
 
@@ -25,15 +27,7 @@ def small() -> Any:
 
 
 def trainer(model: str, path: Path, *, env: Any = small, **options: Any) -> MultiAgentGRPOTrainer:
-    args = MultiAgentGRPOConfig(
-        str(path),
-        per_device_train_batch_size=8,
-        num_generations=4,
-        max_completion_length=4,
-        use_cpu=True,
-        bf16=False,
-        **{"log_rollouts": True, "max_steps": 2, "save_strategy": "no", "report_to": "none", **options},
-    )
+    args = settings(path, **{"max_completion_length": 4, "log_rollouts": True, "max_steps": 2, **options})
     return MultiAgentGRPOTrainer(model, env, args, Dataset.from_dict({"seed": range(64)}))
 
 
@@ -45,22 +39,17 @@ def candidate(text: str, ids: tuple[int, ...], reward: float, **more: Any) -> Ca
     )
 
 
-DECISION = Decision(
-    instance=1,
-    episode=0,
-    agent="planner_0",
-    turn=0,
-    prompt=Prompt([{"role": "system", "content": "Rules."}, {"role": "user", "content": "Go."}], (5, 6, 7)),
-    candidates=(
+DECISION = decision_of(
+    "planner_0",
+    [
         candidate("up", (8, 2), 1.5, parts={"progress": 1.0, "steps": 0.5}, team=("progress",), state="s1"),
         candidate("down", (9, 9, 9), -0.5, parts={"steps": -0.5}, state="s2"),
-    ),
-    chosen=0,
+    ],
+    instance=1,
+    prompt=Prompt([{"role": "system", "content": "Rules."}, {"role": "user", "content": "Go."}], (5, 6, 7)),
     state="s0",
 )
-EPISODE = Episode(
-    instance=1, episode=0, decisions=(DECISION,), returns={"planner_0": 1.5}, outcome={"success": True}, environment=""
-)
+EPISODE = episode_of(DECISION, instance=1, returns={"planner_0": 1.5}, outcome={"success": True})
 ABOUT: dict[str, Any] = {
     "environments": {"": "plan_path_v0"},
     "teams": {"": ["drafter_0", "planner_0"]},

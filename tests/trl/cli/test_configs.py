@@ -46,7 +46,6 @@ ON_GPUS = {  # processes, and the configuration of accelerate
     "gpus_8x80_L1_8B": (8, "zero3"),
     "gpus_2x8x80_L2_8B": (16, "ddp"),
 }
-NO_GPU = CONFIGS / "gpus_none.yaml"
 GRID = [file for file in FILES if re.fullmatch(r"(plan_path|sokoban|sudoku)_L[0-3]_(1\.7B|8B)", file.stem)]
 LAYOUTS = {"L0": {"base"}, "L1": {"base"}, "L2": {"drafter", "planner"}, "L3": {"drafter", "planner"}}
 

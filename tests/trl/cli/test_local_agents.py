@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from datasets import Dataset
-from peft import LoraConfig, get_peft_model
+from peft import get_peft_model
 from transformers import Qwen3ForCausalLM
 
 import pettingllms_envs
@@ -38,6 +38,7 @@ from pettingllms_trl.cli.transformers_agents import _Penalty, _Seeded, open_tran
 from pettingllms_trl.records import Prompt, Sampled
 from pettingllms_trl.testing import byte_tokenizer, save_tiny_model
 from real_vllm import served
+from short_runs import adapter
 
 
 ROOT = Path(__file__).parents[3]
@@ -69,7 +70,7 @@ def adapter_path(model_path: str, tmp_path_factory: pytest.TempPathFactory) -> s
     torch.manual_seed(1)
     model = get_peft_model(
         Qwen3ForCausalLM.from_pretrained(model_path),
-        LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM", init_lora_weights=False),
+        adapter(init_lora_weights=False),
     )
     model.save_pretrained(path)
     return str(path)
@@ -311,7 +312,7 @@ def test_vllm_of_this_process_plays_a_benchmark_with_an_adapter_a_role(
     for seed in (1, 2):
         torch.manual_seed(seed)
         model = Qwen3ForCausalLM.from_pretrained(base_path)
-        config = LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM", init_lora_weights=False)
+        config = adapter(init_lora_weights=False)
         get_peft_model(model, config).save_pretrained(tmp_path / f"adapter{seed}")
         adapters.append(str(tmp_path / f"adapter{seed}"))
     point = importlib.metadata.EntryPoint("vllm", "pettingllms_trl.cli.vllm_agents:open_vllm", agent_pools.GROUP)
@@ -337,7 +338,7 @@ def test_with_vllm_an_adapter_a_role_and_the_model_itself_are_told_apart(
     open_vllm = pytest.importorskip("pettingllms_trl.cli.vllm_agents", reason="needs the extra `vllm`").open_vllm
     torch.manual_seed(1)
     model = Qwen3ForCausalLM.from_pretrained(base_path)
-    config = LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM", init_lora_weights=False)
+    config = adapter(init_lora_weights=False)
     get_peft_model(model, config).save_pretrained(tmp_path)
     options = {"max_tokens": 8, "temperature": 0.0, "dtype": "float32", "max_model_len": 512}
     specs = {

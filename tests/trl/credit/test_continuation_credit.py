@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from decisions import decision
 from pettingllms_trl.credit import at_grpo, continuation_advantages, facts_of, magrpo, resolve
 from pettingllms_trl.credit.grouping import (
     GroupExactness,
@@ -18,31 +19,16 @@ from pettingllms_trl.credit.grouping import (
     same_turn,
 )
 from pettingllms_trl.credit.selection import continuations_of, shifted
-from pettingllms_trl.records import Candidate, Completion, ContinuationPlace, Decision, Episode, Prompt
+from pettingllms_trl.records import ContinuationPlace, Decision, Episode, Prompt
 
 
 def one(
-    agent: str,
-    number: float,
-    *,
-    place: tuple[int, int, int] | None = None,
-    turn: int = 0,
-    prompt: int = 0,
-    instance: int = 0,
-    episode: int = 0,
+    agent: str, number: float, *, place: tuple[int, int, int] | None = None, prompt: int = 0, **more: int
 ) -> Decision:
     """A decision with one candidate, whose reward and return to go are the same number."""
-    return Decision(
-        instance=instance,
-        episode=episode,
-        agent=agent,
-        turn=turn,
-        prompt=Prompt([{"role": "user", "content": "?"}], (prompt,)),
-        candidates=(Candidate(completion=Completion(ids=(0,), text=""), reward=number),),
-        chosen=0,
-        return_to_go=number,
-        continuation=None if place is None else ContinuationPlace(*place),
-    )
+    asked = Prompt([{"role": "user", "content": "?"}], (prompt,))
+    inside = None if place is None else ContinuationPlace(*place)
+    return decision(agent, [number], prompt=asked, return_to_go=number, continuation=inside, **more)
 
 
 def flat(advantages: Any) -> list[float]:
@@ -173,16 +159,12 @@ def test_at_grpo_compares_episodes_at_equal_prompts_or_at_equal_turns(group: Any
 @pytest.mark.parametrize("group", ["prompt", "turn"])
 def test_in_a_tree_both_groups_are_the_siblings(group: Any) -> None:
     tree = [
-        Decision(
+        decision(
+            agent,
+            [instance + turn * k for k in range(3)],
             instance=instance,
-            episode=0,
-            agent=agent,
             turn=turn,
             prompt=Prompt([], (turn,)),
-            candidates=tuple(
-                Candidate(completion=Completion(ids=(0,), text=""), reward=instance + turn * k) for k in range(3)
-            ),
-            chosen=0,
         )
         for instance in (0, 1)
         for turn in (0, 1)

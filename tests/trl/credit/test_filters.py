@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from decisions import candidate, decision_of
 from pettingllms_trl.credit import (
     Kept,
     filters,
@@ -19,7 +20,7 @@ from pettingllms_trl.credit import (
     signal_to_noise,
 )
 from pettingllms_trl.credit.grouping import same_turn
-from pettingllms_trl.records import Candidate, Completion, Decision, Prompt
+from pettingllms_trl.records import Decision
 
 
 def choice(
@@ -33,20 +34,8 @@ def choice(
 ) -> Decision:
     """`after`: what the one continuation of each candidate paid."""
     continuations = [(paid,) for paid in after] or [()] * len(rewards)
-    return Decision(
-        instance=place.get("instance", 0),
-        episode=place.get("episode", 0),
-        agent=agent,
-        turn=place.get("turn", 0),
-        prompt=Prompt([{"role": "user", "content": "?"}], (0,)),
-        candidates=tuple(
-            Candidate(completion=Completion(ids=(0,), text=""), reward=reward, continuations=paid)
-            for reward, paid in zip(rewards, continuations, strict=True)
-        ),
-        chosen=0,
-        episode_return=total,
-        return_to_go=to_go,
-    )
+    candidates = [candidate(reward, continuations=paid) for reward, paid in zip(rewards, continuations, strict=True)]
+    return decision_of(agent, candidates, episode_return=total, return_to_go=to_go, **place)
 
 
 # Variances of the groups: a 8, 2, 0.5, 0; b 0, 0.5.

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from decisions import candidate, decision_of
 from pettingllms_trl.credit import at_grpo, check_weights, counterfactual, magrpo, reweighed, weigh
-from pettingllms_trl.records import Candidate, Completion, Decision, Prompt
+from pettingllms_trl.records import Decision
 
 
 PARTS = {"progress": 0.5, "success": 1.0, "format": -0.2}  # 1.3
@@ -60,25 +61,8 @@ def test_alpha_without_the_teams_parts_is_refused() -> None:
 
 
 def decision(*rewards: dict[str, float]) -> Decision:
-    return Decision(
-        instance=0,
-        episode=0,
-        agent="planner_0",
-        turn=1,
-        prompt=Prompt([{"role": "user", "content": "?"}], (0,)),
-        candidates=tuple(
-            Candidate(
-                completion=Completion(ids=(0,), text=""),
-                reward=math.fsum(parts.values()),
-                parts=parts,
-                continuations=(1.0,),
-            )
-            for parts in rewards
-        ),
-        chosen=0,
-        episode_return=2.0,
-        return_to_go=2.0,
-    )
+    candidates = [candidate(math.fsum(parts.values()), parts=parts, continuations=(1.0,)) for parts in rewards]
+    return decision_of("planner_0", candidates, turn=1, episode_return=2.0, return_to_go=2.0)
 
 
 def test_decisions_are_judged_by_other_weights() -> None:

@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 from datasets import Dataset
-from gymnasium import spaces
-from pettingzoo import AECEnv
 
 from pettingllms_envs import plan_path_v0
 from pettingllms_trl import Episode, MultiAgentGRPOTrainer
@@ -21,10 +19,10 @@ from pettingllms_trl.engines.batched import BatchedEngine
 from pettingllms_trl.records import Completion, PendingDecision, Request, Sampled
 from plays import play
 from short_runs import KeepsDecisions, settings
-from third_party import Relay
+from third_party import PlainEnv, Relay
 
 
-class Shop(AECEnv):
+class Shop(PlainEnv):
     """A cook serves, then a clerk sells: each says how many. Both share what is sold or served (`plates`); who acts
     pays `waste` of its own, the square of its number; and the other one gets a `tip` of 1. A snapshot is a tuple."""
 
@@ -35,12 +33,6 @@ class Shop(AECEnv):
         self._scoped = scoped
         if declared:
             self.metadata = {**Shop.metadata, "reward_ranges": {"plates": (0, 9), "waste": (-81, 0), "tip": (0, 1)}}
-
-    def observation_space(self, agent: str) -> spaces.Space[Any]:
-        return spaces.Text(100)
-
-    def action_space(self, agent: str) -> spaces.Space[Any]:
-        return spaces.Text(100)
 
     def observe(self, agent: str) -> str:
         return f"{agent} {self.said}"

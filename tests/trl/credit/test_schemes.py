@@ -18,6 +18,7 @@ import pytest
 import torch
 from trl.trainer.utils import nanstd
 
+from decisions import candidate, decision_of
 from pettingllms_trl.credit import (
     Advantages,
     RunningBaseline,
@@ -39,7 +40,7 @@ from pettingllms_trl.credit import (
 )
 from pettingllms_trl.credit.grouping import numbers_of
 from pettingllms_trl.credit.schemes import success
-from pettingllms_trl.records import Candidate, Completion, Decision, Prompt
+from pettingllms_trl.records import Decision, Prompt
 
 
 EPSILON = 1e-4
@@ -52,30 +53,19 @@ def choice(
     states: Sequence[str | None] | None = None,
     continuations: Sequence[tuple[float, ...]] | None = None,
     prompt_ids: tuple[int, ...] = (0,),
+    chosen: int = 0,
     **given: Any,
 ) -> Decision:
     """A decision whose first candidate goes on, unless `chosen` says so; `to_go` and `total` are its returns."""
-    chosen = given.pop("chosen", 0)
     to_go = given.pop("to_go", rewards[chosen])
-    return Decision(
-        instance=given.pop("instance", 0),
-        episode=given.pop("episode", 0),
-        agent=agent,
-        turn=given.pop("turn", 0),
-        prompt=Prompt([{"role": "user", "content": "?"}], prompt_ids),
-        candidates=tuple(
-            Candidate(
-                completion=Completion(ids=(0,), text=""),
-                reward=reward,
-                state=states[k] if states else None,
-                continuations=continuations[k] if continuations else (),
-            )
-            for k, reward in enumerate(rewards)
-        ),
-        chosen=chosen,
-        episode_return=given.pop("total", to_go),
-        return_to_go=to_go,
-        **given,
+    total = given.pop("total", to_go)
+    candidates = [
+        candidate(reward, state=states[k] if states else None, continuations=continuations[k] if continuations else ())
+        for k, reward in enumerate(rewards)
+    ]
+    prompt = Prompt([{"role": "user", "content": "?"}], prompt_ids)
+    return decision_of(
+        agent, candidates, chosen=chosen, prompt=prompt, episode_return=total, return_to_go=to_go, **given
     )
 
 

@@ -11,33 +11,27 @@ import pandas
 import pytest
 import torch
 from datasets import Dataset
-from transformers import TrainerCallback
 
-from mortal import equal, mortal, weights
-from pettingllms_trl import Curriculum, Decision, Episode, MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
+from decisions import candidate, decision_of
+from mortal import equal, mortal
+from moved_weights import weights
+from pettingllms_trl import Curriculum, Decision, Episode, MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.cli.trees import trees
 from pettingllms_trl.credit import Kept, at_grpo, nonzero_variance, signal_to_noise
 from pettingllms_trl.credit.selection import metrics_of, num_tokens, select, shifted
-from pettingllms_trl.records import Candidate, Completion, Prompt
+from pettingllms_trl.records import Prompt
 from pettingllms_trl.rollout.env_pool import DEFAULT_ENVIRONMENT
 from pettingllms_trl.trainer.dataloading import EpochSampler, places
-from short_runs import KeepsBatches, KeepsRollouts, keep_all_rows
-from third_party import OneShot, Relay
+from short_runs import KeepsBatches, KeepsGradients, KeepsRollouts, keep_all_rows, settings
+from third_party import Dull, OneShot, Relay
 
 
 # ---- Pure -----------------------------------------------------------------------------------------------------------
 
 
 def choice(agent: str, rewards: Sequence[float], instance: int = 0) -> Decision:
-    return Decision(
-        instance=instance,
-        episode=0,
-        agent=agent,
-        turn=0,
-        prompt=Prompt([{"role": "user", "content": "?"}], (0, 1)),
-        candidates=tuple(Candidate(completion=Completion(ids=(0,) * 3, text=""), reward=r) for r in rewards),
-        chosen=0,
-    )
+    prompt = Prompt([{"role": "user", "content": "?"}], (0, 1))
+    return decision_of(agent, [candidate(reward, (0,) * 3) for reward in rewards], instance=instance, prompt=prompt)
 
 
 # Variances: a 0, 0.5, 8; b 2, 0, 0.5.
@@ -150,15 +144,6 @@ def test_the_rows_at_some_places_are_those_that_the_data_loader_gives_there() ->
 # ---- In training ----------------------------------------------------------------------------------------------------
 
 
-class Dull(Relay):
-    """In rows whose seed is odd nobody is paid, whatever is said."""
-
-    def step(self, action: str | None) -> None:
-        super().step(action)
-        if self.task % 2:
-            self.rewards = dict.fromkeys(self.possible_agents, 0.0)
-
-
 BRIEF = partial(Dull, 1)
 ONLY_DULL = Dataset.from_dict({"seed": [1, 3, 5, 7]})
 
@@ -167,8 +152,9 @@ class Watched(KeepsRollouts, KeepsBatches, MultiAgentGRPOTrainer):
     """Keeps the gradients before each step as well."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.gradients: list[dict[str, torch.Tensor]] = []
-        super().__init__(*args, callbacks=[Gradients(self)], **kwargs)
+        kept = KeepsGradients()
+        self.gradients = kept.steps
+        super().__init__(*args, callbacks=[kept], **kwargs)
 
     @property
     def seeds(self) -> list[list[int]]:
@@ -176,37 +162,19 @@ class Watched(KeepsRollouts, KeepsBatches, MultiAgentGRPOTrainer):
         return [[row["seed"] for row in rows] for rows in self.rollout_rows]
 
 
-class Gradients(TrainerCallback):
-    def __init__(self, trainer: Watched) -> None:
-        self.trainer = trainer
-
-    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
-        found = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
-        self.trainer.gradients.append(found)
-
-
 def made(model: str, path: Path, *, env: Any = BRIEF, dataset: Any = None, **options: Any) -> Watched:
     """4 rows of 2 candidates a generation; a row has a decision of each agent."""
     names = ("credit", "filters", "policies", "curriculum")
     own = {name: options.pop(name) for name in names if name in options}
     arguments = {
-        "per_device_train_batch_size": 8,
         "num_generations": 2,
         "max_completion_length": 6,
-        "max_steps": 1,
-        "learning_rate": 1e-2,
         "max_grad_norm": 0.0,  # gradients as they are
-        "logging_steps": 1,
-        "save_strategy": "no",
-        "report_to": "none",
-        "disable_tqdm": True,
-        "use_cpu": True,
-        "bf16": False,
         "seed": 5,
         "shuffle_dataset": False,
         "audit": "stop",
     }
-    args = MultiAgentGRPOConfig(str(path), **{**arguments, **options})
+    args = settings(path, **{**arguments, **options})
     data = Dataset.from_dict({"seed": range(16)}) if dataset is None else dataset
     return Watched(model, env, args, data, **own)
 

@@ -20,6 +20,7 @@ from transformers import (
 )
 
 from pettingllms_trl.engines.transformers import draws_noise, prompts_read_once, read_once
+from short_runs import adapter
 
 
 SIZES = {"vocab_size": 60, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "head_dim": 16}
@@ -33,7 +34,7 @@ def qwen() -> Any:
 
 
 def qwen_with_an_adapter() -> Any:
-    model = get_peft_model(qwen(), LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM"))
+    model = get_peft_model(qwen(), adapter())
     for name, parameter in model.named_parameters():
         if "lora_B" in name:
             torch.nn.init.normal_(parameter, std=0.1)

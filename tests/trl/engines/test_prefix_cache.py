@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
-from peft import LoraConfig, PromptTuningConfig, get_peft_model
+from peft import PromptTuningConfig, get_peft_model
 from transformers import Qwen2VLConfig, Qwen2VLForConditionalGeneration, Qwen3ForCausalLM
 
 from packed_models import MODELS
@@ -37,7 +37,7 @@ def made(name: str = "qwen3") -> Any:
 
 
 def with_adapter() -> Any:
-    lora = LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM", init_lora_weights=False)
+    lora = adapter(init_lora_weights=False)
     return get_peft_model(made(), lora).eval()
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from peft import LoraConfig
 from transformers import (
     Qwen3Config,
     Qwen3ForCausalLM,
@@ -39,10 +38,6 @@ def tiny(num_layers: int = 3) -> Qwen3Config:
         head_dim=16,
         tie_word_embeddings=True,
     )
-
-
-def lora(**more: Any) -> LoraConfig:
-    return LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM", **more)
 
 
 # ---- Weights, gradients, optimizer states ---------------------------------------------------------------------------

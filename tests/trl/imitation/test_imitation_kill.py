@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 from pathlib import Path
@@ -13,11 +12,8 @@ import torch
 from test_expert_iteration import replies, team, weights
 from transformers import TrainerCallback
 
+from mortal import exit_status, go_on
 from pettingllms_trl.checkpoints.atomic import newest
-
-
-CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["pettingllms_trl.trainer.trainer"])
 
 
 class DiesIn(TrainerCallback):
@@ -47,18 +43,9 @@ def live(model: str, path: Path, dies_in: str) -> None:
     trainer.collector.source.play = dying
     if dies_in == "a pass":
         trainer.add_callback(DiesIn(trainer))
-    checkpoint = newest(path)
-    trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    go_on(trainer, path)
     state = trainer.rounds.state_dict()
     torch.save((weights(trainer), replies(trainer.rounds.decisions), state, trainer.rollout_names), path / "end.pt")
-
-
-def lived(*args: Any) -> int:
-    process = CONTEXT.Process(target=live, args=args)
-    process.start()
-    process.join()
-    assert process.exitcode is not None
-    return process.exitcode
 
 
 @pytest.mark.slow
@@ -66,13 +53,13 @@ def test_a_run_killed_in_its_second_round_ends_with_the_weights_and_replies_of_o
     model_path: str, tmp_path: Path
 ) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    assert lived(model_path, whole, "") == 0
+    assert exit_status(live, model_path, whole, "") == 0
     for dies_in in ("play", "a pass", "play"):
-        assert lived(model_path, killed, dies_in) == -signal.SIGKILL
+        assert exit_status(live, model_path, killed, dies_in) == -signal.SIGKILL
         last = newest(killed)
         assert last is not None
         assert [path.name for path in killed.glob("checkpoint-*")] == [last.name]  # of round 1
-    assert lived(model_path, killed, "") == 0
+    assert exit_status(live, model_path, killed, "") == 0
     (expected, pool, state, names), (found, own_pool, own_state, own_names) = (
         torch.load(path / "end.pt", weights_only=False) for path in (whole, killed)
     )

@@ -13,9 +13,10 @@ from transformers import PreTrainedTokenizerFast
 
 from chat_tokenizers import tokenizer_for
 from pettingllms_envs.replies.fences import without_thoughts
-from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Prompt
+from pettingllms_trl import MultiAgentGRPOTrainer, Prompt
 from pettingllms_trl.policies.codecs import PolicyCodec, decoder
 from pettingllms_trl.testing import tokenizer_of_bytes
+from short_runs import settings
 from third_party import Relay
 
 
@@ -101,15 +102,7 @@ def test_a_codec_that_thinks_gives_the_template_its_argument_beside_the_others()
 
 
 def test_a_trainers_prompts_are_those_of_trl(model_path: str, tmp_path: Path) -> None:
-    args = MultiAgentGRPOConfig(
-        str(tmp_path),
-        use_cpu=True,
-        bf16=False,
-        report_to="none",
-        per_device_train_batch_size=8,
-        num_generations=2,
-        max_completion_length=32,
-    )
+    args = settings(tmp_path, num_generations=2, max_completion_length=32)
     trainer = MultiAgentGRPOTrainer(model_path, Relay, args, Dataset.from_dict({"seed": range(8)}))
     decisions = [d for episode in trainer.play([{"seed": i} for i in range(4)]) for d in episode.decisions]
     assert len(decisions) > 4

@@ -15,13 +15,14 @@ from trl import SFTConfig, SFTTrainer
 from chat_tokenizers import tokenizer_for
 from pettingllms_envs.agents import AgentSpec
 from pettingllms_envs.observations import Limits
-from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
+from pettingllms_trl import MultiAgentGRPOTrainer
 from pettingllms_trl.cli.local_agents import ChatAgent, codec_of
 from pettingllms_trl.policies.escaping import control_tokens, escape_of
 from pettingllms_trl.policies.routing import route
 from pettingllms_trl.records import Completion, Prompt, Request, Sampled
 from pettingllms_trl.sft.demonstrations import Demonstration
 from pettingllms_trl.sft.warm_up import warm_up
+from short_runs import settings
 from third_party import Relay
 from tool_teams import tokenizer_of
 
@@ -255,9 +256,7 @@ def test_prompts_of_training_have_no_forged_turns(
     trainer = MultiAgentGRPOTrainer(
         model_path,
         Quoting,
-        MultiAgentGRPOConfig(
-            output_dir=str(tmp_path), num_generations=2, max_completion_length=4, history=history, use_cpu=True
-        ),
+        settings(tmp_path, num_generations=2, max_completion_length=4, history=history),
         processing_class=tokenizer,
     )
     end, system = tokenizer.convert_tokens_to_ids(["<|end|>", "<|system|>"])

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
-from peft import LoraConfig, PeftModel
+from peft import PeftModel
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
-from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
+from pettingllms_trl import MultiAgentGRPOTrainer
+from short_runs import adapter, settings
 from third_party import Relay
 
 
@@ -29,27 +30,15 @@ def test_adapters_on_a_base_of_four_bits_train_and_load_alone(
 ) -> None:
     # Where a CPU has these instructions, a base that has sampled has no gradients any more.
     monkeypatch.setattr("bitsandbytes.nn.modules.has_avx512bf16", lambda: False)
-    args = MultiAgentGRPOConfig(
-        str(tmp_path),
-        num_generations=4,
-        per_device_train_batch_size=8,
-        max_completion_length=8,
-        max_steps=4,
-        learning_rate=3e-2,
-        report_to="none",
-        save_strategy="no",
-        use_cpu=True,
-        bf16=False,
-        disable_tqdm=True,
-        model_init_kwargs={"dtype": torch.float32},
-    )
+    options = {"gradient_checkpointing": True, "model_init_kwargs": {"dtype": torch.float32}}
+    args = settings(tmp_path, max_steps=4, learning_rate=3e-2, **options)
     trainer = MultiAgentGRPOTrainer(
         base_path,
         Relay,
         args,
         Dataset.from_dict({"seed": range(24)}),
         policies="lora",
-        peft_config=LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM"),
+        peft_config=adapter(),
         quantization_config=FOUR_BITS,
     )
     base = trainer.model.get_base_model()

@@ -9,35 +9,19 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
-from peft import LoraConfig
 from transformers import AutoModelForCausalLM
 
-from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
+from pettingllms_trl import MultiAgentGRPOTrainer, Policy
+from short_runs import adapter, settings
 from third_party import Relay
 
 
 def team(path: str, tmp_path: Path, policies: Any, *, peft_config: Any = None, **options: Any) -> Any:
-    settings = {
-        "per_device_train_batch_size": 8,
-        "num_generations": 4,
-        "max_completion_length": 8,
-        "max_steps": 3,
-        "learning_rate": 1e-2,
-        "beta": 0.1,
-        "sync_ref_model": True,
-        "ref_model_sync_steps": 2,
-        "ref_model_mixup_alpha": 0.25,
-        "save_strategy": "no",
-        "report_to": "none",
-        "use_cpu": True,
-        "bf16": False,
-        "disable_tqdm": True,
-        **options,
-    }
+    synced = {"beta": 0.1, "sync_ref_model": True, "ref_model_sync_steps": 2, "ref_model_mixup_alpha": 0.25}
     return MultiAgentGRPOTrainer(
         path,
         lambda: Relay(1),
-        MultiAgentGRPOConfig(str(tmp_path), **settings),
+        settings(tmp_path, **{"max_steps": 3, **synced, **options}),
         Dataset.from_dict({"seed": range(24)}),
         policies=policies,
         peft_config=peft_config,
@@ -89,16 +73,13 @@ def references(trainer: Any) -> list[Any]:
     return [voice.ref_model for voice in trainer.team.profiles.values() if voice.ref_model is not None]
 
 
-ADAPTER = LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM")
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [
         ({"policies": "shared", "beta": 0.0}, "no policy has a KL term, .* Set beta"),
         ({"policies": {"opener": Policy(beta=0.0), "closer": Policy(beta=0.0)}}, "no policy has a KL term"),
         ({"policies": "lora"}, "'opener', 'closer' is an adapter, .* is not an adapter of the mean weights"),
-        ({"policies": "shared", "peft_config": ADAPTER}, "'default' is an adapter, expected full models"),
+        ({"policies": "shared", "peft_config": adapter()}, "'default' is an adapter, expected full models"),
     ],
     ids=["no beta", "no policy's beta", "adapters", "one adapter"],
 )

@@ -30,7 +30,7 @@ from mortal import forget_configuration
 from moved_weights import moved, part_of, weights
 from pettingllms_envs import apps_v0
 from pettingllms_trl import Completion, Decision, MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
-from short_runs import KeepsBatches, KeepsRollouts, adapter, around_generation, keep_all_rows, settings
+from short_runs import KeepsBatches, KeepsGradients, KeepsRollouts, adapter, around_generation, keep_all_rows, settings
 from third_party import Monologue, Relay
 
 
@@ -180,12 +180,7 @@ def test_copies_of_a_model_start_equal_and_part(model_path: str, tmp_path: Path)
 def test_each_policy_moves_by_its_own_learning_rate_times_its_gradient(
     name: str, model_path: str, granite_path: str, tmp_path: Path
 ) -> None:
-    gradients: dict[str, torch.Tensor] = {}
-
-    class Keep(TrainerCallback):
-        def on_pre_optimizer_step(self, *args: Any, model: Any = None, **kwargs: Any) -> None:
-            gradients.update({n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None})
-
+    kept = KeepsGradients()
     kinds = {
         "lora": [{"adapter": "opener"}, {"adapter": "closer"}],
         "full": [{"model": model_path}, {"model": model_path}],
@@ -202,11 +197,12 @@ def test_each_policy_moves_by_its_own_learning_rate_times_its_gradient(
         lr_scheduler_type="constant",
         max_grad_norm=1e6,
         max_steps=1,
-        callbacks=[Keep()],
+        callbacks=[kept],
     )
     before = weights(trainer)
     trainer.train()
     after = weights(trainer)
+    (gradients,) = kept.steps
     assert {part_of(n) for n, g in gradients.items() if g.abs().max() > 0} == {"opener", "closer"}
     for n, gradient in gradients.items():
         torch.testing.assert_close(before[n] - after[n], rates[part_of(n)] * gradient, rtol=1e-4, atol=1e-7)

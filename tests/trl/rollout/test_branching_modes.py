@@ -14,7 +14,8 @@ from pettingzoo import AECEnv
 
 from clients import Client, Count, RestorableCount
 from hosted import Hosted, HostedCopy, Server
-from mortal import equal, mortal, weights
+from mortal import equal, mortal
+from moved_weights import weights
 from pettingllms_envs import plan_path_v0
 from pettingllms_envs.branching import ReplayWrapper
 from pettingllms_trl import MultiAgentGRPOTrainer

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import copy
 import random
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import pytest
-from gymnasium import spaces
 from pettingzoo import AECEnv
 
 from pettingllms_trl.records import Decision, Request
 from pettingllms_trl.rollout import Rollout
 from plays import play
 from schedules import Dawdlers, Patient, Tidal, Whimsical, babble
-from third_party import Relay
+from third_party import PlainEnv, Relay
 
 
-class Products(AECEnv):
+class Products(PlainEnv):
     """Agents a and b name numbers in turn. Who names one gets it times the one before; the other gets a quarter of
     that. Over after three numbers, or with a 0. No snapshot: it is copied."""
 
@@ -27,24 +27,12 @@ class Products(AECEnv):
     def __init__(self) -> None:
         self.possible_agents = ["a", "b"]
 
-    def observation_space(self, agent: str) -> spaces.Space[Any]:
-        return spaces.Text(100)
-
-    def action_space(self, agent: str) -> spaces.Space[Any]:
-        return spaces.Text(100)
-
     def observe(self, agent: str) -> str:
         return " ".join(map(str, self.named)) or "nothing"
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
-        self.agents = self.possible_agents[:]
+        self.begin()
         self.named: list[int] = []
-        self.agent_selection = "a"
-        self.rewards = {"a": 0.0, "b": 0.0}
-        self._cumulative_rewards = {"a": 0.0, "b": 0.0}
-        self.terminations = {"a": False, "b": False}
-        self.truncations = {"a": False, "b": False}
-        self.infos = {"a": {}, "b": {}}
 
     def step(self, action: str | None) -> None:
         if action is None:
@@ -70,6 +58,32 @@ class Restorable(Products):
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         vars(self).update(copy.deepcopy(snapshot))
+
+
+def failing(make_env: Any, fails: Callable[[Any, str | None], bool], *, times: int = 1000) -> Any:
+    """The game, of which at most `times` steps fail, where a function of the environment and the action says so."""
+    left = iter(range(times))
+
+    class Fails(make_env):  # type: ignore[misc]
+        def step(self, action: str | None) -> None:
+            if fails(self, action) and next(left, None) is not None:
+                raise OSError("it failed")
+            super().step(action)
+
+        def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
+            super().reset(seed, options)
+            self.instance = seed
+
+    return Fails
+
+
+def at_the_last_decision(env: Any, action: str | None) -> bool:
+    """The episode's own, not one of a continuation."""
+    return len(env.named) == 2 and action == "2"
+
+
+def at_a_3_of_instance_4(env: Any, action: str | None) -> bool:
+    return action == "3" and env.instance == 4
 
 
 BOTH = pytest.mark.parametrize("make_env", [Products, Restorable], ids=["copied", "restored"])
@@ -194,35 +208,17 @@ def test_none_of_them_is_a_decision_or_changes_one(make_env: Any) -> None:
 
 @BOTH
 def test_a_continuation_whose_environment_failed_is_played_anew_and_counts_once(make_env: Any) -> None:
-    failing = {"left": 2}
-
-    class Fails(make_env):  # type: ignore[misc]
-        def step(self, action: str | None) -> None:
-            if action == "3" and failing["left"]:
-                failing["left"] -= 1
-                raise OSError("it failed")
-            super().step(action)
-
-    found = rollout(Fails, Patient(write))
+    found = rollout(failing(make_env, lambda env, action: action == "3", times=2), Patient(write))
     assert continuations(found) == BY_HAND
     assert (found.retried, found.dropped) == (2, {})
 
 
 @BOTH
 def test_who_continued_an_episode_that_was_begun_anew_counts_nowhere(make_env: Any) -> None:
-    failing = {"left": 2}
-
-    class Fails(make_env):  # type: ignore[misc]
-        def step(self, action: str | None) -> None:
-            if len(self.named) == 2 and action == "2" and failing["left"]:  # the episode's own last decision
-                failing["left"] -= 1
-                raise OSError("it failed")
-            super().step(action)
-
     for seed in range(5):
-        failing["left"] = 2
         rng = random.Random(seed)
-        found = rollout(Fails, Whimsical(by_number, rng), workers=Dawdlers(rng))
+        fails = failing(make_env, at_the_last_decision, times=2)
+        found = rollout(fails, Whimsical(by_number, rng), workers=Dawdlers(rng))
         assert continuations(found) == BY_HAND
         assert found.retried == 2
 
@@ -230,21 +226,14 @@ def test_who_continued_an_episode_that_was_begun_anew_counts_nowhere(make_env: A
 def test_what_an_attempt_left_behind_is_neither_played_nor_taken_for_the_next_attempts() -> None:
     # Continuations wait twenty steps for their tokens. By then the episode has failed at its second decision (tickets
     # of the first attempt: 0, and 3, 6, ... for those who continue it), and the next attempt (1; 4, 7, ...) is over.
-    failing = {"left": 1}
     asked: list[int] = []
-
-    class Fails(Restorable):
-        def step(self, action: str | None) -> None:
-            if len(self.named) == 1 and failing["left"]:
-                failing["left"] -= 1
-                raise OSError("it failed")
-            super().step(action)
+    fails = failing(Restorable, lambda env, action: len(env.named) == 1, times=1)
 
     def notes(ticket: int, request: Request, k: int) -> str:
         asked.append(ticket)
         return by_number(ticket, request, k)
 
-    found = rollout(Fails, Patient(notes, delay=lambda ticket: 20 if ticket > 2 else 1), max_envs=40)
+    found = rollout(fails, Patient(notes, delay=lambda ticket: 20 if ticket > 2 else 1), max_envs=40)
     assert continuations(found) == BY_HAND
     assert found.retried == 1
     # One answer, and no further question, to each of the four who continued the first attempt's first decision.
@@ -258,20 +247,10 @@ def by_number(ticket: int, request: Request, k: int) -> str:
 
 @BOTH
 def test_a_continuation_that_fails_three_times_drops_its_instance(make_env: Any) -> None:
-    class Fails(make_env):  # type: ignore[misc]
-        def step(self, action: str | None) -> None:
-            if action == "3" and self.instance == 4:
-                raise OSError("it failed")
-            super().step(action)
-
-        def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
-            super().reset(seed, options)
-            self.instance = seed
-
     def of_rows(ticket: int, request: Request, k: int) -> str:
         return "12"[k] if request.num_candidates == 2 else "3"
 
-    found = rollout(Fails, Patient(of_rows), num_rows=10)
+    found = rollout(failing(make_env, at_a_3_of_instance_4), Patient(of_rows), num_rows=10)
     assert list(found.dropped) == [4]
     assert [episode.instance for episode in found.episodes] == [i for i in range(10) if i != 4]
 
@@ -338,20 +317,11 @@ def test_values_that_are_equal_are_a_tie_like_equal_rewards(make_env: Any) -> No
 
 @BOTH
 def test_an_episode_that_fails_after_its_continuations_is_played_again(make_env: Any) -> None:
-    failing = {"left": 2}
-
-    class Fails(make_env):  # type: ignore[misc]
-        def step(self, action: str | None) -> None:
-            if len(self.named) == 2 and action == "2" and failing["left"]:  # the episode's own last decision
-                failing["left"] -= 1
-                raise OSError("it failed")
-            super().step(action)
-
     for seed in range(5):
-        failing["left"] = 2
         rng = random.Random(seed)
         engine = Whimsical(ends_after_a_2, rng)
-        found = rollout(Fails, engine, workers=Dawdlers(rng), num_continuations=1, choose="value")
+        fails = failing(make_env, at_the_last_decision, times=2)
+        found = rollout(fails, engine, workers=Dawdlers(rng), num_continuations=1, choose="value")
         assert continuations(found) == BY_VALUE
         assert found.retried == 2
 
@@ -359,20 +329,10 @@ def test_an_episode_that_fails_after_its_continuations_is_played_again(make_env:
 @BOTH
 @pytest.mark.parametrize("max_envs", [None, 1, 2])
 def test_an_episode_is_not_resumed_if_a_continuation_dropped_its_instance(make_env: Any, max_envs: Any) -> None:
-    class Fails(make_env):  # type: ignore[misc]
-        def step(self, action: str | None) -> None:
-            if action == "3" and self.instance == 4:
-                raise OSError("it failed")
-            super().step(action)
-
-        def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
-            super().reset(seed, options)
-            self.instance = seed
-
     made: list[AECEnv] = []
 
     def make() -> AECEnv:
-        made.append(Fails())
+        made.append(failing(make_env, at_a_3_of_instance_4)())
         return made[-1]
 
     pool: list[AECEnv] = []

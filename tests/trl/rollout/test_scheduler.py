@@ -29,9 +29,6 @@ from third_party import Relay
 
 TIMEOUT = 30  # seconds; a test that waits so long has failed
 PLAN_PATH = partial(plan_path_v0.env, size=4, num_turns=2)
-GAMES = pytest.mark.parametrize(
-    ("make_env", "write"), [(Relay, babble), (PLAN_PATH, wander)], ids=["third_party", "plan_path"]
-)
 
 
 def rollout(make_env: Any, engine: Any, *, num_rows: int = 3, num_candidates: int = 2, **options: Any) -> Rollout:

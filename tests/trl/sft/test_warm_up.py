@@ -17,17 +17,14 @@ from transformers import AutoModelForCausalLM
 from trl import SFTConfig, SFTTrainer
 
 import pettingllms_envs
+from decisions import candidate, decision_of, episode_of
 from pettingllms_envs import plan_path_v0
 from pettingllms_envs.assembly import assemble
 from pettingllms_envs.core import Role
 from pettingllms_envs.environments.plan_path.rules import PlanPath
 from pettingllms_envs.teams.functions import Ask, Game, Questions, function_workflow
 from pettingllms_trl import (
-    Candidate,
-    Completion,
-    Decision,
     Episode,
-    MultiAgentGRPOConfig,
     MultiAgentGRPOTrainer,
     Prompt,
     config_files,
@@ -38,6 +35,7 @@ from pettingllms_trl.cli.sft import SFTArguments, by_oracles
 from pettingllms_trl.policies.routing import Policy, route
 from pettingllms_trl.sft.demonstrations import FIRST_SEED, Demonstration, by_oracle, of_episodes, read, write
 from pettingllms_trl.sft.warm_up import load_adapters, rows_of, warm_up
+from short_runs import adapter, settings
 from third_party import Relay
 
 
@@ -128,19 +126,8 @@ def test_an_environment_without_an_oracle_is_refused_with_the_way_out() -> None:
 
 
 def episode(*, success: bool) -> Episode:
-    def candidate(text: str) -> Candidate:
-        return Candidate(completion=Completion(ids=(1,), text=text), reward=0.0)
-
-    decision = Decision(
-        instance=0,
-        episode=0,
-        agent="planner_0",
-        turn=0,
-        prompt=Prompt([{"role": "user", "content": "?"}], (0,)),
-        candidates=(candidate("left out"), candidate("played")),
-        chosen=1,
-    )
-    return Episode(instance=0, episode=0, decisions=(decision,), returns={}, outcome={"success": success})
+    candidates = [candidate(ids=(1,), text=text) for text in ("left out", "played")]
+    return episode_of(decision_of("planner_0", candidates, chosen=1), outcome={"success": success})
 
 
 def test_of_an_episode_the_decisions_that_were_played_are_kept_and_survive_a_file(tmp_path: Path) -> None:
@@ -253,7 +240,7 @@ def test_adapters_learn_their_own_roles_and_reinforcement_learning_starts_from_t
         [demonstration(role, reply) for role, reply in LONG.items()],
         route("lora", AGENTS),
         arguments(tmp_path, max_steps=20),
-        peft_config=LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM"),
+        peft_config=adapter(),
     )
     assert folders == {role: tmp_path / role for role in ("drafter", "planner")}
     model = load_adapters(model_path, tmp_path, policies="lora", agents=AGENTS)
@@ -265,9 +252,7 @@ def test_adapters_learn_their_own_roles_and_reinforcement_learning_starts_from_t
     trainer = MultiAgentGRPOTrainer(
         model,
         PLAN_PATH,
-        MultiAgentGRPOConfig(
-            output_dir=str(tmp_path / "rl"), num_generations=2, use_cpu=True, bf16=False, report_to="none"
-        ),
+        settings(tmp_path / "rl", num_generations=2),
         Dataset.from_dict({"seed": [0] * 4}),
         policies="lora",
     )

@@ -30,6 +30,7 @@ from transformers import (
 from trl import GRPOTrainer
 
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
+from short_runs import SHORT
 from third_party import OneShot
 from trl_tests import CASES, MEANING, Checks, How, Inherits, Refused, Train, render
 
@@ -188,17 +189,13 @@ def trainer_of(
         *, options: Any = (), model: str = "qwen2", rewards: Any = ("length",), given: Any = (), **more: Any
     ) -> MultiAgentGRPOTrainer:
         settings = {
+            **SHORT,
             "learning_rate": 0.1,
             "per_device_train_batch_size": 3,
             "num_generations": 3,
-            "max_completion_length": 8,
             "max_steps": 2,
+            "gradient_checkpointing": True,
             "logging_steps": 2,
-            "save_strategy": "no",
-            "report_to": "none",
-            "disable_tqdm": True,
-            "use_cpu": True,
-            "bf16": False,
             **dict(options),
         }
         shouting = PreTrainedTokenizerFast.from_pretrained(model_of("qwen2"), padding_side="left")

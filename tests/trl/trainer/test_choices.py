@@ -20,15 +20,7 @@ from third_party import OneShot, Relay
 
 def trainer(model: str, path: Path, *, env: Any = Relay, **options: Any) -> MultiAgentGRPOTrainer:
     own = {name: options.pop(name) for name in ("credit", "curriculum", "policies") if name in options}
-    args = MultiAgentGRPOConfig(
-        str(path),
-        per_device_train_batch_size=8,
-        num_generations=4,
-        max_completion_length=4,
-        use_cpu=True,
-        bf16=False,
-        **{"max_steps": 2, "save_strategy": "no", "learning_rate": 1e-2, "report_to": "none", **options},
-    )
+    args = settings(path, **{"max_completion_length": 4, "max_steps": 2, **options})
     return MultiAgentGRPOTrainer(model, env, args, Dataset.from_dict({"seed": range(64)}), **own)
 
 

@@ -24,21 +24,12 @@ from pettingllms_trl.trainer.collector import RolloutCollector
 from pettingllms_trl.trainer.monitor import LearningMonitor
 from pettingllms_trl.trainer.reporting import GenerationReporter
 from short_runs import settings
-from third_party import Relay
+from third_party import Dull
 
 
 ONE_PROCESS: Any = SimpleNamespace(num_processes=1, process_index=0, is_main_process=True)
 ROUTING = route("lora", ["opener_0", "closer_0"], model="base", tokenizer=None)
 OPENER, CLOSER = ROUTING.trained
-
-
-class Dull(Relay):
-    """In rows whose seed is odd nobody is paid, whatever is said."""
-
-    def step(self, action: str | None) -> None:
-        super().step(action)
-        if self.task % 2:
-            self.rewards = dict.fromkeys(self.possible_agents, 0.0)
 
 
 def answer(requests: Sequence[Request]) -> list[Sampled]:

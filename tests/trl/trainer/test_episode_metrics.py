@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from pettingllms_trl.records import Candidate, Completion, Decision, Episode, Prompt
+from decisions import candidate, decision_of
+from pettingllms_trl.records import Decision, Episode, Prompt
 from pettingllms_trl.trainer.collector import Played
 from pettingllms_trl.trainer.episode_metrics import EpisodeMetrics, prefix_shares, with_absent_parts
 
@@ -17,16 +18,8 @@ OWN = {"writer_0": "writer", "critic_0": "critic"}
 
 def decision(agent: str, prompt: tuple[int, ...], *replies: tuple[int, ...]) -> Decision:
     """A decision whose last reply is played on."""
-    candidates = tuple(Candidate(completion=Completion(ids=ids, text=""), reward=0.0) for ids in replies)
-    return Decision(
-        instance=0,
-        episode=0,
-        agent=agent,
-        turn=0,
-        prompt=Prompt([], prompt),
-        candidates=candidates,
-        chosen=len(candidates) - 1,
-    )
+    candidates = [candidate(ids=ids) for ids in replies]
+    return decision_of(agent, candidates, prompt=Prompt([], prompt), chosen=len(replies) - 1)
 
 
 EPISODE = (

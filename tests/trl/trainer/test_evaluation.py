@@ -10,14 +10,11 @@ from typing import Any
 import pytest
 from datasets import Dataset, IterableDataset
 
+from decisions import candidate, decision_of, episode_of
 from pettingllms_trl import (
-    Candidate,
-    Completion,
-    Decision,
     Episode,
     MultiAgentGRPOConfig,
     MultiAgentGRPOTrainer,
-    Prompt,
 )
 from pettingllms_trl.credit.reward_functions import RewardScores
 from pettingllms_trl.trainer.collector import Played
@@ -158,14 +155,8 @@ def test_what_was_played_before_is_not_of_an_evaluation(model_path: str, tmp_pat
 
 def episode(*rewards: tuple[float, dict[str, float]]) -> Episode:
     """Of one decision, with these candidates."""
-    candidates = [
-        Candidate(completion=Completion(ids=(1,) * 3, text=""), reward=reward, parts=parts)
-        for reward, parts in rewards
-    ]
-    decision = Decision(
-        instance=0, episode=0, agent="a_0", turn=0, prompt=Prompt((), ()), candidates=tuple(candidates), chosen=0
-    )
-    return Episode(instance=0, episode=0, decisions=(decision,), returns={}, outcome={}, environment="relay")
+    candidates = [candidate(reward, ids=(1,) * 3, parts=parts) for reward, parts in rewards]
+    return episode_of(decision_of("a_0", candidates), environment="relay")
 
 
 def test_the_metrics_of_batches_are_those_of_all_of_their_episodes_at_once() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from decisions import candidate, decision_of, episode_of
 from made_rows import header, row
 from pettingllms_envs.episodes import figures
 from pettingllms_envs.episodes.figures import AgentEpisode, frac_cut_off
@@ -16,28 +17,21 @@ from pettingllms_envs.evaluation import metrics, tables
 from pettingllms_envs.page.learning import learned
 from pettingllms_envs.page.read import INDEX, index_of
 from pettingllms_envs.page.summary import summary
-from pettingllms_trl.records import Candidate, Completion, Decision, Episode, Finish, Prompt
+from pettingllms_trl.records import Decision, Finish
 from pettingllms_trl.trainer.collector import Played
 from pettingllms_trl.trainer.episode_metrics import EpisodeMetrics
 
 
 def decision(agent: str, *replies: tuple[int, Finish | None], chosen: int = 0) -> Decision:
     """Candidates of so many tokens, ended so."""
-    candidates = [
-        Candidate(completion=Completion(ids=(7,) * num, text="?", finish=finish), reward=0.0)
-        for num, finish in replies
-    ]
-    prompt = Prompt([{"role": "user", "content": "?"}])
-    return Decision(
-        instance=0, episode=0, agent=agent, turn=0, prompt=prompt, candidates=tuple(candidates), chosen=chosen
-    )
+    candidates = [candidate(ids=(7,) * num, text="?", finish=finish) for num, finish in replies]
+    return decision_of(agent, candidates, chosen=chosen)
 
 
 def logged(*decisions: Decision) -> dict[str, list[float]]:
     sums = EpisodeMetrics([])
     returns = {"planner_0": 1.0, "coder_0": 2.0}
-    episode = Episode(instance=0, episode=0, decisions=decisions, returns=returns, outcome={})
-    sums.add(Played(episodes=[episode], scores={}, counts={}))
+    sums.add(Played(episodes=[episode_of(*decisions, returns=returns)], scores={}, counts={}))
     return {name: value for name, value in sums.of_generation().items() if name.startswith("agent/")}
 
 

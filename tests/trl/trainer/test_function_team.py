@@ -25,7 +25,8 @@ from pettingllms_envs.core import (
 from pettingllms_envs.environments.plan_path.rules import PlanPath
 from pettingllms_envs.teams.base import BaseWorkflow
 from pettingllms_envs.teams.proposal import DRAFTER, PLANNER, DraftPlan, ranges
-from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
+from pettingllms_trl import MultiAgentGRPOTrainer
+from short_runs import settings
 
 
 REPLIES = ("Moves: U", "Moves: R R", "Moves: D", "Moves: L D", "Moves: D R", "I do not know")
@@ -86,22 +87,10 @@ def trained(workflow: Any, model_path: str, folder: Path) -> tuple[dict[str, tor
         model=model_path,
         env=partial(make, workflow),
         policies="full",
-        args=MultiAgentGRPOConfig(
-            output_dir=str(folder),
-            num_generations=4,
-            generation_batch_size=16,
-            per_device_train_batch_size=8,
-            learning_rate=1e-2,
-            max_completion_length=8,
-            max_steps=3,
-            logging_steps=1,
-            report_to="none",
-            use_cpu=True,
-            bf16=False,
-            seed=3,
-        ),
+        args=settings(folder, generation_batch_size=16, max_steps=3, seed=3),
         train_dataset=Dataset.from_dict({"seed": range(12)}),
     )
+    # Moves for whatever is sampled, so that candidates differ in rewards.
     trainer.processing_class.batch_decode = lambda rows, **_: [
         REPLIES[sum(map(int, ids)) % len(REPLIES)] for ids in rows
     ]
@@ -111,11 +100,6 @@ def trained(workflow: Any, model_path: str, folder: Path) -> tuple[dict[str, tor
 
 def make(workflow: Any) -> TextEnv:
     return TextEnv(workflow(PlanPath(size=4), num_turns=2))
-
-
-def decode(rows: Any, **_: Any) -> list[str]:
-    """Moves for whatever is sampled, so that candidates differ in rewards."""
-    return [REPLIES[sum(map(int, ids)) % len(REPLIES)] for ids in rows]
 
 
 @pytest.mark.slow

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from mortal import Mortal, equal, mortal, weights
+from mortal import Mortal, equal, mortal
+from moved_weights import weights
 from short_runs import settings
 
 

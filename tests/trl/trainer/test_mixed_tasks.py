@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from datasets import Dataset, IterableDataset
 
+from decisions import episode_of
 from pettingllms_envs import plan_path_v0, sokoban_v0
-from pettingllms_trl import Curriculum, Episode, MultiAgentGRPOConfig, MultiAgentGRPOTrainer
+from pettingllms_trl import Curriculum, Episode, MultiAgentGRPOTrainer
 from pettingllms_trl.records import EnvironmentFailure
 from pettingllms_trl.rollout.curriculum import Curricula, Progress, by_environment
 from pettingllms_trl.rollout.env_pool import EnvPool
@@ -19,6 +20,7 @@ from pettingllms_trl.trainer.collector import Played
 from pettingllms_trl.trainer.episode_metrics import EpisodeMetrics
 from plays import play
 from schedules import Patient, Whimsical, babble
+from short_runs import settings
 from third_party import OneShot, Relay
 
 
@@ -157,18 +159,7 @@ def trainer(model: str, path: Path, env: Any, data: Any, **options: Any) -> Mult
     own = {
         name: options.pop(name) for name in ("curriculum", "policies", "eval_dataset", "schedule") if name in options
     }
-    args = MultiAgentGRPOConfig(
-        str(path),
-        per_device_train_batch_size=8,
-        num_generations=2,
-        max_completion_length=8,
-        use_cpu=True,
-        bf16=False,
-        report_to="none",
-        disable_tqdm=True,
-        logging_steps=1,
-        **{"max_steps": 2, "save_strategy": "no", "learning_rate": 1e-2, **options},
-    )
+    args = settings(path, **{"num_generations": 2, "max_steps": 2, **options})
     return MultiAgentGRPOTrainer(model, env, args, data, **own)
 
 
@@ -258,14 +249,7 @@ def test_a_run_trains_the_agents_of_all_its_environments_and_logs_each(model_pat
 
 
 def episode(instance: int, environment: str, *, success: bool) -> Episode:
-    return Episode(
-        instance=instance,
-        episode=0,
-        decisions=(),
-        returns={},
-        outcome={"success": success},
-        environment=environment,
-    )
+    return episode_of(instance=instance, outcome={"success": success}, environment=environment)
 
 
 def test_figures_of_each_environment_stand_beside_those_of_all() -> None:

@@ -19,11 +19,12 @@ from gymnasium import spaces
 from pettingzoo import ParallelEnv
 from tqdm.auto import tqdm
 
+from decisions import candidate, decision_of, episode_of
 from pettingllms_trl import MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.credit import RunningBaseline, at_grpo, facts_of, resolve
 from pettingllms_trl.credit.delayed_rewards import check_delayed_roles
 from pettingllms_trl.policies.routing import route
-from pettingllms_trl.records import Candidate, Completion, Decision, Episode, Prompt
+from pettingllms_trl.records import Candidate, Completion, Decision, Episode
 from pettingllms_trl.trainer.monitor import LearningMonitor, ReplyLimit, SilentRole, warn_above_progress_bar
 from short_runs import adapter, settings
 from third_party import Relay, letters
@@ -58,33 +59,14 @@ def played(
     decisions = []
     for agent, rewards in paid.items():
         result = rewards[0] + (later or {}).get(agent, 0.0)
-        decisions.append(
-            Decision(
-                instance=instance,
-                episode=0,
-                agent=agent,
-                turn=0,
-                prompt=Prompt([], (0,)),
-                candidates=tuple(
-                    Candidate(completion=reply(text), reward=reward)
-                    for text, reward in zip(texts, rewards, strict=True)
-                ),
-                chosen=0,
-                environment=environment,
-                episode_return=result,
-                return_to_go=result,
-            )
-        )
+        candidates = [
+            Candidate(completion=reply(text), reward=reward) for text, reward in zip(texts, rewards, strict=True)
+        ]
+        facts = {"instance": instance, "environment": environment}
+        decisions.append(decision_of(agent, candidates, **facts, episode_return=result, return_to_go=result))
     outcome = {} if success is None else {"success": success}
     returns = {decision.agent: decision.episode_return for decision in decisions}
-    return Episode(
-        instance=instance,
-        episode=0,
-        decisions=tuple(decisions),
-        returns=returns,
-        outcome=outcome,
-        environment=environment,
-    )
+    return episode_of(*decisions, instance=instance, returns=returns, outcome=outcome, environment=environment)
 
 
 def observe(monitor: LearningMonitor, episodes: Sequence[Episode], *, learning: str = "ab") -> list[str]:
@@ -240,14 +222,8 @@ LIMIT = ReplyLimit(max_length=3)
 
 
 def replied(agent: str, *all_ids: tuple[int, ...]) -> Decision:
-    (decision,) = played(0, {agent: [0.0] * len(all_ids)}, texts=[""] * len(all_ids)).decisions
-    candidates = tuple(
-        Candidate(
-            completion=Completion(ids=ids, text="", finish="stop" if ids[-1] == END else "length"), reward=float(k)
-        )
-        for k, ids in enumerate(all_ids)
-    )
-    return dataclasses.replace(decision, candidates=candidates)
+    finish = ["stop" if ids[-1] == END else "length" for ids in all_ids]
+    return decision_of(agent, [candidate(k, ids, finish=finish[k]) for k, ids in enumerate(all_ids)])
 
 
 CUT, WHOLE = (1, 2, 3), (1, END)

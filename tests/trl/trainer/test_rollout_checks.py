@@ -15,13 +15,14 @@ import pytest
 from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer
 
+from decisions import candidate, decision_of, episode_of
 from pettingllms_envs import plan_path_v0
 from pettingllms_envs.audit import RunFacts
 from pettingllms_envs.cli import main
 from pettingllms_trl import MultiAgentGRPOTrainer
 from pettingllms_trl.credit import facts_of, resolve
 from pettingllms_trl.credit.registry import Sampling
-from pettingllms_trl.records import Candidate, Completion, Decision, Episode, Prompt
+from pettingllms_trl.records import Completion, Decision, Episode, Prompt
 from pettingllms_trl.trainer.rollout_checks import RolloutAudit, UnsoundRollouts, rows_of
 from short_runs import SHORT, settings
 
@@ -45,28 +46,14 @@ def generation(num_rows: int = 8) -> list[Episode]:
     for instance in range(num_rows):
         decisions, state = [], "start"
         for number, agent in enumerate(AGENTS):
-            group = tuple(
-                Candidate(
-                    completion=Completion(ids=(instance, number, k), text="reply"),
-                    reward=(1.0, 0.0, 0.0, 1.0)[k],
-                    state=f"{state} {k}",
-                )
+            group = [
+                candidate((1.0, 0.0, 0.0, 1.0)[k], (instance, number, k), "reply", state=f"{state} {k}")
                 for k in range(4)
-            )
-            decisions.append(
-                Decision(
-                    instance=instance,
-                    episode=0,
-                    agent=agent,
-                    turn=0,
-                    prompt=Prompt([{"role": "system", "content": f"You are {agent}."}], (instance, number)),
-                    candidates=group,
-                    chosen=0,
-                    state=state,
-                )
-            )
+            ]
+            prompt = Prompt([{"role": "system", "content": f"You are {agent}."}], (instance, number))
+            decisions.append(decision_of(agent, group, instance=instance, prompt=prompt, state=state))
             state = f"{state} 0"
-        episodes.append(Episode(instance=instance, episode=0, decisions=tuple(decisions), returns={}, outcome={}))
+        episodes.append(episode_of(*decisions, instance=instance))
     return episodes
 
 
@@ -181,21 +168,16 @@ def drawn(sampling: Sampling) -> list[Episode]:
         for number in range(num_episodes):
             total = rng.random()
             decisions = [
-                Decision(
+                decision_of(
+                    agent,
+                    [
+                        candidate(rng.random(), (instance, number, turn, k), continuations=(rng.random(),))
+                        for k in range(width)
+                    ],
                     instance=instance,
                     episode=number,
-                    agent=agent,
                     turn=turn,
                     prompt=Prompt([], (instance, turn)),
-                    candidates=tuple(
-                        Candidate(
-                            completion=Completion(ids=(instance, number, turn, k), text=""),
-                            reward=rng.random(),
-                            continuations=(rng.random(),),
-                        )
-                        for k in range(width)
-                    ),
-                    chosen=0,
                     state=f"{instance} {turn}",
                     episode_return=total,
                     return_to_go=total / (turn + 1),
@@ -203,9 +185,7 @@ def drawn(sampling: Sampling) -> list[Episode]:
                 for turn in range(1 + number % 3)
                 for agent in AGENTS
             ]
-            episodes.append(
-                Episode(instance=instance, episode=number, decisions=tuple(decisions), returns={}, outcome={})
-            )
+            episodes.append(episode_of(*decisions, instance=instance, episode=number))
     return episodes
 
 

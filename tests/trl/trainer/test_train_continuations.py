@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,8 @@ import pandas
 import pytest
 from datasets import Dataset
 
-from mortal import LIVE, equal, mortal, weights
+from mortal import LIVE, equal, mortal
+from moved_weights import weights
 from pettingllms_envs.audit import audit
 from pettingllms_envs.audit.tables import episodes_of_table, read_table, run_of_tables
 from pettingllms_envs.page import page
@@ -21,9 +21,6 @@ from pettingllms_trl.credit import continuation_advantages, counterfactual
 from pettingllms_trl.credit.selection import num_tokens
 from short_runs import KeepsBatches, KeepsRollouts, keep_all_rows, settings
 from third_party import Relay
-
-
-BRIEF = partial(Relay, 1)
 
 
 class Watched(KeepsRollouts, KeepsBatches, MultiAgentGRPOTrainer):

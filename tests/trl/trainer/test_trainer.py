@@ -24,7 +24,7 @@ from pettingllms_trl.credit import at_grpo, grpo
 from pettingllms_trl.trainer.dataloading import rows_left_out, shifting_evaluation
 from pettingllms_trl.update.entropy import EntropyBonus
 from pettingllms_trl.update.micro_batches import split
-from short_runs import KeepsBatches, KeepsRollouts, adapter, around_generation, keep_all_rows, settings
+from short_runs import KeepsBatches, KeepsGradients, KeepsRollouts, adapter, around_generation, keep_all_rows, settings
 from third_party import Monologue, Relay
 
 
@@ -37,23 +37,13 @@ class Team(KeepsRollouts, KeepsBatches, MultiAgentGRPOTrainer):
     """Keeps the gradients before each step as well."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.gradients: list[dict[str, torch.Tensor]] = []
-        self.corrects = False
-        super().__init__(*args, callbacks=[KeepGradients(self)], **kwargs)
+        kept = KeepsGradients()
+        self.gradients, self.corrects = kept.steps, False
+        super().__init__(*args, callbacks=[kept], **kwargs)
 
     def compute_loss(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         self.use_vllm = self.corrects  # after the generation, which needs none
         return super().compute_loss(*args, **kwargs)
-
-
-class KeepGradients(TrainerCallback):
-    def __init__(self, team: Team) -> None:
-        self.team = team
-
-    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
-        self.team.gradients.append(
-            {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
-        )
 
 
 def team(model: Any, path: Path, *, env: Any = Relay, train_dataset: Any = SEEDS, **options: Any) -> Team:

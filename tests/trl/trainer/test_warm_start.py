@@ -9,7 +9,8 @@ from typing import Any
 from datasets import Dataset
 from transformers import TrainerCallback
 
-from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
+from pettingllms_trl import MultiAgentGRPOTrainer
+from short_runs import settings
 from third_party import Relay
 
 
@@ -26,20 +27,8 @@ class FirstStep(TrainerCallback):
 
 def test_the_first_optimizer_step_is_taken_well_within_twenty_seconds(model_path: str, tmp_path: Path) -> None:
     first = FirstStep()
-    args = MultiAgentGRPOConfig(
-        str(tmp_path),
-        use_cpu=True,
-        bf16=False,
-        report_to="none",
-        per_device_train_batch_size=8,
-        num_generations=4,
-        max_completion_length=8,
-        max_steps=1,
-        save_strategy="no",
-    )
-    trainer = MultiAgentGRPOTrainer(
-        model_path, Relay, args, Dataset.from_dict({"seed": range(8)}), policies="lora", callbacks=[first]
-    )
+    rows = Dataset.from_dict({"seed": range(8)})
+    trainer = MultiAgentGRPOTrainer(model_path, Relay, settings(tmp_path), rows, policies="lora", callbacks=[first])
     first.began = time.process_time()
     trainer.train()
     assert len(first.seconds) == 1

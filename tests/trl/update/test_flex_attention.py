@@ -7,7 +7,6 @@ with any other implementation.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -18,6 +17,7 @@ from transformers.integrations import flex_attention as transformers_flex
 from trl.trainer.utils import add_fused_lm_head
 
 import flex_on_cpu
+import packed_models
 import twins
 from pettingllms_trl import MultiAgentGRPOConfig, MultiAgentGRPOTrainer
 from pettingllms_trl.update.packed_attention import attending
@@ -26,20 +26,7 @@ from pettingllms_trl.update.packing.pack import pack
 from third_party import OneShot
 
 
-SHAPE: dict[str, Any] = {
-    "vocab_size": 97,
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 16,  # flex attention's least
-    "max_position_embeddings": 128,
-    "pad_token_id": 0,
-    "bos_token_id": None,
-    "eos_token_id": 1,
-    "initializer_range": 0.3,
-}
+SHAPE = {**packed_models.SHAPE, "num_hidden_layers": 2, "head_dim": 16}  # flex attention's least
 
 
 def made(attention: str, *, window: int | None = None) -> Qwen3ForCausalLM:
@@ -66,11 +53,8 @@ def batch() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def of_rows(model: nn.Module) -> dict[str, torch.Tensor]:
-    ids, mask = batch()
-    labels = ids.masked_fill(mask == 0, -100)
-    labels[:, :-7] = -100
-    found = model(input_ids=ids, attention_mask=mask, labels=labels, fused_lm_head=True)
-    return gradients(model, found.log_probs[:, -7:])
+    log_probs, _ = packed_models.one_by_one(model, *batch(), 7)
+    return gradients(model, log_probs)
 
 
 def of_packed(model: nn.Module, *, way: Way) -> dict[str, torch.Tensor]:

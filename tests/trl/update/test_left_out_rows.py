@@ -25,19 +25,11 @@ from pettingllms_trl.update.assignment import assign_by_tokens
 from pettingllms_trl.update.micro_batches import ShardInfo, split
 from pettingllms_trl.update.packing.conversations import Size
 from pettingllms_trl.update.packing.cost import token_price_of
-from short_runs import keep_all_rows
+from short_runs import AllRows
 from third_party import OneShot, Relay
 
 
 PRICE = token_price_of("cpu", 512)
-
-
-class AllRows(MultiAgentGRPOTrainer):
-    """Ours, with nothing left out."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        keep_all_rows(self)
 
 
 class OddOnly(OneShot):

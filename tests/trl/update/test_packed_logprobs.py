@@ -38,7 +38,7 @@ from pettingllms_trl.update.packed_attention import NAME, attending
 from pettingllms_trl.update.packing.conversations import sizes_of
 from pettingllms_trl.update.packing.cost import Way, token_price_of
 from pettingllms_trl.update.packing.pack import pack
-from short_runs import keep_all_rows
+from short_runs import AllRows, adapter
 from third_party import OneShot, Relay
 
 
@@ -202,14 +202,6 @@ def test_models_attend_as_they_did_afterwards() -> None:
 # ---- Runs -----------------------------------------------------------------------------------------------------------
 
 
-class AllRows(MultiAgentGRPOTrainer):
-    """Ours, of which also the sequences that cannot move a weight go through the model, so that they are logged."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        keep_all_rows(self)
-
-
 class RowByRow(AllRows):
     """Ours, with the same passes, each prompt read for every row, by TRL's own method."""
 
@@ -231,7 +223,7 @@ def of_run(
         OneShot if more.get("reward_funcs") is None else twins.Unpaid,
         MultiAgentGRPOConfig(**twins.arguments(path, **{"max_steps": 3, "optim": "sgd", "bf16": False, **options})),
         Dataset.from_dict({"seed": twins.SEEDS}),
-        peft_config=twins.adapter() if peft else None,
+        peft_config=adapter() if peft else None,
         **more,
     )
     assert set(trainer.scorer.packable.values()) == {True}

@@ -10,10 +10,11 @@ import pytest
 import torch
 from datasets import Dataset
 
-from mortal import equal, mortal, weights
-from moved_weights import moved, part_of
+from mortal import equal, mortal
+from moved_weights import moved, part_of, weights
 from pettingllms_trl import Alternate, MultiAgentGRPOConfig, MultiAgentGRPOTrainer, Policy
 from pettingllms_trl.update.schedule import check_windows, learners
+from short_runs import settings
 from third_party import Monologue, Relay
 
 
@@ -93,22 +94,13 @@ def test_only_those_whose_turn_it_is_move_and_the_moments_of_the_others_stand_st
     name: str, model_path: str, tmp_path: Path
 ) -> None:
     own = Policy(model=model_path, max_grad_norm=0.5, beta=0.04)
-    args = MultiAgentGRPOConfig(
-        str(tmp_path),
+    args = settings(
+        tmp_path,
         alternate_every=1,
         gradient_accumulation_steps=1,
         steps_per_generation=2,  # two optimizer steps a generation
         max_steps=5,
         weight_decay=0.5,
-        learning_rate=1e-2,
-        per_device_train_batch_size=8,
-        num_generations=4,
-        max_completion_length=8,
-        logging_steps=1,
-        save_strategy="no",
-        report_to="none",
-        use_cpu=True,
-        bf16=False,
     )
     run = Watched(
         model_path,

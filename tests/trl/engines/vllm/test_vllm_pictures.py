@@ -21,6 +21,7 @@ from pettingllms_trl.pixels import ImageInputs
 from pettingllms_trl.records import Prompt
 from picture_books import Describer, PictureBook, as_image, drawn, played
 from real_vllm import served
+from short_runs import adapter
 from tiny_vlms import qwen, qwen_processor
 from vllm_teams import check_same, off_by, team
 
@@ -168,7 +169,7 @@ def test_a_policy_that_sees_and_one_that_reads_texts_are_sampled_beside_each_oth
 def test_adapters_of_which_one_agent_sees_and_the_other_reads_are_sampled_by_one_engine(
     folder: str, tmp_path: Path
 ) -> None:
-    config = LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM", init_lora_weights=False)
+    config = adapter(init_lora_weights=False)
     check_agrees(trained(folder, tmp_path, env=Describer, policies="lora", peft_config=config), "seer")
 
 
@@ -219,7 +220,7 @@ def test_a_server_is_shown_pictures_with_adapters_and_with_whole_models(folder: 
     environment = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1", "VLLM_SERVER_DEV_MODE": "1"}
     with served(folder, tmp_path / "log", options, **environment) as url:
         server = {"vllm_mode": "server", "vllm_server_base_url": url, "vllm_server_timeout": 300.0}
-        config = LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM", init_lora_weights=False)
+        config = adapter(init_lora_weights=False)
         with pytest.raises(
             ValueError, match=r"\[6\] of its pictures, and vLLM read \d+; .* --mm-processor-kwargs of ht"
         ):
