@@ -70,11 +70,11 @@ def methods(study: str, environment: str, results: Path = HERE / "results") -> s
     for (where, name), runs in read_results(results / "study" / study).evaluation.items():
         if where == environment:
             rates = [100 * run.rate for run in runs]
-            cells = [f"`{name}`", f"{fmean(rates):.1f}%", f"{min(rates):.1f}, {max(rates):.1f}", str(len(runs))]
+            cells = [f"`{name}`", f"{fmean(rates):.1f}%", f"{min(rates):.1f}, {max(rates):.1f}"]
             costs = (fmean(run.steps for run in runs), fmean(run.cpu_seconds for run in runs))
             rows.append((fmean(rates), [*cells, *(f"{cost:,.0f}" if costs[0] else "" for cost in costs)]))
     rows.sort(key=lambda row: row[0], reverse=True)
-    head = "| | success | least, most | seeds | optimizer steps | CPU s |\n|---|---|---|---|---|---|\n"
+    head = "| | success | least, most | optimizer steps | CPU s |\n|---|---|---|---|---|\n"
     return head + "".join(f"| {' | '.join(cells)} |\n" for _, cells in rows)
 
 

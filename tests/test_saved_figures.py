@@ -10,11 +10,13 @@ import pytest
 
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-sys.path.append(str(BENCHMARKS))
+sys.path += [str(BENCHMARKS), str(BENCHMARKS / "studies")]
 
+import memory_curve  # noqa: E402
 from quotes import MARKED, ROOT, STUDIED, pages, quoted, table  # noqa: E402
 
 from pettingllms_envs.evaluation.statistics import wilson  # noqa: E402
+from pettingllms_envs.reports.blocks import markdown  # noqa: E402
 
 
 def saved(folder: Path, name: str, date: str, ours: float, commit: str = "0123456789") -> None:
@@ -59,6 +61,11 @@ def test_pages_quote_the_newest_figures_that_are_saved() -> None:
         assert text.count("<!-- study") == len(STUDIED.findall(text)), f"{page}: a mark is not as quotes.py reads it"
         assert quoted(text, page.parent) == text, f"{page}: python benchmarks/quotes.py writes its tables anew"
     assert number >= 4
+
+
+def test_the_curve_of_memory_is_what_its_command_prints() -> None:
+    results, again, _, greedy = memory_curve.read(BENCHMARKS / "results" / "study" / "memory")
+    assert markdown([memory_curve.table(results, again, greedy)]) in (ROOT / "docs" / "results.md").read_text("utf-8")
 
 
 def test_the_quickstarts_table_and_the_headline_are_those_of_its_five_runs() -> None:

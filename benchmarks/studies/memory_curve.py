@@ -1,9 +1,11 @@
 """Prints the curve of `memory.yaml`: success over the digits that one agent keeps, beside the bound, and the team.
 
-    python benchmarks/studies/memory_curve.py benchmarks/results/study/memory [--picture docs/memory.png]
+    python benchmarks/studies/memory_curve.py benchmarks/results/study/memory
 
 `at most` is the bound of `note_taking`, by proof, for one agent whatever its model; `in order` is what one reaches
-that writes the readings down as they come and guesses the others. Intervals are Student's over the seeds, at 95%.
+that writes the readings down as they come and guesses the others. `again` are the same runs on another processor, and
+`likeliest replies` those of their teams (`memory_again` beside the results). Intervals are Student's over the seeds,
+at 95%. `--picture` draws what `memory_follow_up` has, too.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from pettingllms_envs.research.studies.paired import student
 
 
 LIMITS, READINGS, VALUES, ENVIRONMENT = range(2, 9), 4, 10, "memory"
-HEAD = ("digits", "at most", "in order", "trained", "likeliest replies", "supervised", "untrained", "its likeliest")
+HEAD = ("digits", "at most", "in order", "trained", "again", "likeliest replies")
 Rates = Sequence[float]
 Greedy = Mapping[str, Mapping[str, str]]
 
@@ -43,43 +45,36 @@ def rates(results: StudyResults, method: str) -> Rates:
     return [result.rate for result in results.evaluation.get((ENVIRONMENT, method), ())]
 
 
-def likeliest(greedy: Greedy, method: str, *, trained: bool = True) -> Rates:
-    """With the likeliest replies, of each seed, or of what all start from."""
-    found = greedy.get(method, {})
-    return [won.count("1") / len(won) for seed, won in found.items() if (seed != "untrained") == trained]
+def likeliest(greedy: Greedy, method: str) -> Rates:
+    """Of each seed, with the trained team's likeliest replies."""
+    return [won.count("1") / len(won) for seed, won in greedy.get(method, {}).items() if seed != "untrained"]
 
 
-def shown(values: Rates) -> str:
-    """Their mean and its interval."""
+def shown(values: Rates, *, interval: bool = False) -> str:
+    """Their mean, with its interval if it is wanted."""
     if not values:
         return "-"
     mean = f"{100 * fmean(values):.1f}%"
-    if len(values) < 2:
+    if not interval or len(values) < 2:
         return mean
     low, high = (100 * min(max(end, 0.0), 1.0) for end in student(tuple(values), 0.95))
     return f"{mean} [{low:.1f}, {high:.1f}]"
 
 
-def table(results: StudyResults, greedy: Greedy) -> Table:
+def table(results: StudyResults, again: StudyResults, greedy: Greedy) -> Table:
     """A row for each number of digits, and one for each team."""
-    alone = [(str(digits), f"{at_most(digits):.1%}", f"{in_order(digits):.1%}", str(digits)) for digits in LIMITS]
-    teams = [("two agents of 2", "100.0%", "100.0%", "team"), ("the same with one adapter", "100.0%", "100.0%", "")]
+    alone = [(str(digits), f"alone_{digits}") for digits in LIMITS]
     rows = []
-    for name, most, ordered, own in (*alone, *teams):
-        method = f"alone_{own}" if own.isdigit() else own or "team_shared"
-        others = [rates(results, f"{kind}_{own}") for kind in ("supervised", "untrained")]
-        columns = [
-            rates(results, method),
-            likeliest(greedy, method),
-            *others,
-            likeliest(greedy, method, trained=False),
-        ]
-        rows.append([name, most, ordered, *map(shown, columns)])
+    for name, method in (*alone, ("two agents of 2", "team"), ("the same, one adapter", "team_shared")):
+        bounds = (at_most(int(name)), in_order(int(name))) if name.isdigit() else (1.0, 1.0)
+        trained = shown(rates(results, method), interval=True)
+        others = (shown(rates(again, method)), shown(likeliest(greedy, method)))
+        rows.append([name, *(f"{bound:.1%}" for bound in bounds), trained, *others])
     return Table(HEAD, rows)
 
 
-def draw(results: StudyResults, greedy: Greedy, picture: Path) -> None:
-    """The same as a picture."""
+def draw(results: StudyResults, greedy: Greedy, longer: StudyResults, picture: Path) -> None:
+    """The same as a picture, with what `longer` has of the same methods beside."""
     with needs_extra("report", "matplotlib", "--picture"):
         from matplotlib.figure import Figure
     figure = Figure(figsize=(7, 4), layout="constrained")
@@ -87,28 +82,51 @@ def draw(results: StudyResults, greedy: Greedy, picture: Path) -> None:
     axes.step(
         LIMITS, [100 * at_most(each) for each in LIMITS], "k--", where="mid", label="one agent at most, by proof"
     )
-    found = {digits: (rates(results, f"alone_{digits}"), likeliest(greedy, f"alone_{digits}")) for digits in LIMITS}
-    lines = (("one agent, trained", "#0072b2", "o"), ("one agent, its likeliest replies", "#56b4e9", "s"))
-    for place, (label, color, marker) in enumerate(lines):
-        own = {digits: values[place] for digits, values in found.items() if values[place]}
-        ends = [student(tuple(values), 0.95) if len(values) > 1 else (values[0],) * 2 for values in own.values()]
+    lines = (
+        ("one agent, trained", "#0072b2", "o", lambda method: rates(results, method)),
+        ("one agent, its likeliest replies", "#56b4e9", "s", lambda method: likeliest(greedy, method)),
+        ("one agent, tuned with all tokens", "#009e73", "^", lambda method: rates(longer, method)),
+    )
+    for label, color, marker, of in lines:
+        found = {digits: of(f"alone_{digits}") for digits in LIMITS}
+        own = {digits: values for digits, values in found.items() if len(values) > 1}
+        if not own:
+            continue
         means = [100 * fmean(values) for values in own.values()]
+        # An interval that reaches beyond what a share may be is drawn to its end.
         errors = [
-            [100 * max(fmean(values) - low, 0.0) for values, (low, _) in zip(own.values(), ends, strict=True)],
-            [100 * max(high - fmean(values), 0.0) for values, (_, high) in zip(own.values(), ends, strict=True)],
+            [
+                mean - 100 * max(student(tuple(values), 0.95)[0], 0.0)
+                for mean, values in zip(means, own.values(), strict=True)
+            ],
+            [
+                100 * min(student(tuple(values), 0.95)[1], 1.0) - mean
+                for mean, values in zip(means, own.values(), strict=True)
+            ],
         ]
         axes.errorbar([*own], means, errors, color=color, marker=marker, capsize=3, label=label)
-    teams = (("two agents of 2, trained", "#d55e00", "-", rates(results, "team")),)
     for label, color, style, values in (
-        *teams,
+        ("two agents of 2, trained", "#d55e00", "-", rates(results, "team")),
         ("their likeliest replies", "#e69f00", ":", likeliest(greedy, "team")),
     ):
         if values:
             axes.axhline(100 * fmean(values), color=color, linestyle=style, label=label)
     axes.set(xlabel="digits that one agent keeps, of four readings", ylabel="success (%)", ylim=(0, 104))
     axes.grid(alpha=0.25)
-    axes.legend(loc="lower right", frameon=False)
+    axes.legend(loc="lower left", frameon=False)
     figure.savefig(picture, dpi=150, metadata={"Software": None})
+
+
+def read(folder: Path) -> tuple[StudyResults, StudyResults, StudyResults, Greedy]:
+    """The study's results, those of the same runs made again, of its follow-up, and the likeliest replies."""
+    again = folder.with_name(f"{folder.name}_again")
+    greedy: Greedy = json.loads((again / "greedy.json").read_text())[ENVIRONMENT]
+    return (
+        read_results(folder),
+        read_results(again),
+        read_results(folder.with_name(f"{folder.name}_follow_up")),
+        greedy,
+    )
 
 
 def main() -> None:
@@ -117,11 +135,10 @@ def main() -> None:
     parser.add_argument("results", type=Path, help="folder of the study's results")
     parser.add_argument("--picture", type=Path, help="PNG that is written")
     options = parser.parse_args()
-    results, file = read_results(options.results), options.results / "greedy.json"
-    greedy: Greedy = json.loads(file.read_text())[ENVIRONMENT] if file.is_file() else {}
-    print(markdown([table(results, greedy)]))
+    results, again, longer, greedy = read(options.results)
+    print(markdown([table(results, again, greedy)]))
     if options.picture:
-        draw(results, greedy, options.picture)
+        draw(results, greedy, longer, options.picture)
 
 
 if __name__ == "__main__":
