@@ -4,8 +4,8 @@
 
 `at most` is the bound of `note_taking`, by proof, for one agent whatever its model; `in order` is what one reaches
 that writes the readings down as they come and guesses the others. `again` are the same runs on another processor, and
-`likeliest replies` those of their teams (`memory_again` beside the results). Intervals are Student's over the seeds,
-at 95%. `--picture` draws what `memory_follow_up` has, too.
+`likeliest replies` those of their teams (`RESULTS_again` beside the results, if it is there). Intervals are Student's
+over the seeds, at 95%. `--picture` also draws what `RESULTS_follow_up` has.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
+
+import numpy as np
 
 from pettingllms_envs.environments.note_taking.rules import NoteTaking
 from pettingllms_envs.installing import needs_extra
@@ -40,9 +42,9 @@ def in_order(digits: int) -> float:
     return (kept + (READINGS - kept) / VALUES) / READINGS
 
 
-def rates(results: StudyResults, method: str) -> Rates:
+def rates(results: StudyResults | None, method: str) -> Rates:
     """Of each seed that is finished."""
-    return [result.rate for result in results.evaluation.get((ENVIRONMENT, method), ())]
+    return [result.rate for result in results.evaluation.get((ENVIRONMENT, method), ())] if results else []
 
 
 def likeliest(greedy: Greedy, method: str) -> Rates:
@@ -61,7 +63,7 @@ def shown(values: Rates, *, interval: bool = False) -> str:
     return f"{mean} [{low:.1f}, {high:.1f}]"
 
 
-def table(results: StudyResults, again: StudyResults, greedy: Greedy) -> Table:
+def table(results: StudyResults, again: StudyResults | None, greedy: Greedy) -> Table:
     """A row for each number of digits, and one for each team."""
     alone = [(str(digits), f"alone_{digits}") for digits in LIMITS]
     rows = []
@@ -73,7 +75,7 @@ def table(results: StudyResults, again: StudyResults, greedy: Greedy) -> Table:
     return Table(HEAD, rows)
 
 
-def draw(results: StudyResults, greedy: Greedy, longer: StudyResults, picture: Path) -> None:
+def draw(results: StudyResults, greedy: Greedy, longer: StudyResults | None, picture: Path) -> None:
     """The same as a picture, with what `longer` has of the same methods beside."""
     with needs_extra("report", "matplotlib", "--picture"):
         from matplotlib.figure import Figure
@@ -82,29 +84,22 @@ def draw(results: StudyResults, greedy: Greedy, longer: StudyResults, picture: P
     axes.step(
         LIMITS, [100 * at_most(each) for each in LIMITS], "k--", where="mid", label="one agent at most, by proof"
     )
-    lines = (
-        ("one agent, trained", "#0072b2", "o", lambda method: rates(results, method)),
-        ("one agent, its likeliest replies", "#56b4e9", "s", lambda method: likeliest(greedy, method)),
-        ("one agent, tuned with all tokens", "#009e73", "^", lambda method: rates(longer, method)),
-    )
-    for label, color, marker, of in lines:
-        found = {digits: of(f"alone_{digits}") for digits in LIMITS}
-        own = {digits: values for digits, values in found.items() if len(values) > 1}
-        if not own:
-            continue
-        means = [100 * fmean(values) for values in own.values()]
-        # An interval that reaches beyond what a share may be is drawn to its end.
-        errors = [
-            [
-                mean - 100 * max(student(tuple(values), 0.95)[0], 0.0)
-                for mean, values in zip(means, own.values(), strict=True)
-            ],
-            [
-                100 * min(student(tuple(values), 0.95)[1], 1.0) - mean
-                for mean, values in zip(means, own.values(), strict=True)
-            ],
+    alone = {digits: f"alone_{digits}" for digits in LIMITS}
+    for label, color, marker, found in (
+        ("one agent, trained", "#0072b2", "o", [rates(results, method) for method in alone.values()]),
+        ("one agent, its likeliest replies", "#56b4e9", "s", [likeliest(greedy, method) for method in alone.values()]),
+        ("one agent, tuned with all tokens", "#009e73", "^", [rates(longer, method) for method in alone.values()]),
+    ):
+        # Digits, mean, and both ends of its interval, as far as a share can be.
+        points = [
+            (digits, 100 * fmean(values), *(100 * min(max(end, 0.0), 1.0) for end in student(tuple(values), 0.95)))
+            for digits, values in zip(alone, found, strict=True)
+            if len(values) > 1
         ]
-        axes.errorbar([*own], means, errors, color=color, marker=marker, capsize=3, label=label)
+        if points:
+            places, means, lows, highs = map(np.array, zip(*points, strict=True))
+            errors = (means - lows, highs - means)
+            axes.errorbar(places, means, errors, color=color, marker=marker, capsize=3, label=label)
     for label, color, style, values in (
         ("two agents of 2, trained", "#d55e00", "-", rates(results, "team")),
         ("their likeliest replies", "#e69f00", ":", likeliest(greedy, "team")),
@@ -117,16 +112,12 @@ def draw(results: StudyResults, greedy: Greedy, longer: StudyResults, picture: P
     figure.savefig(picture, dpi=150, metadata={"Software": None})
 
 
-def read(folder: Path) -> tuple[StudyResults, StudyResults, StudyResults, Greedy]:
-    """The study's results, those of the same runs made again, of its follow-up, and the likeliest replies."""
-    again = folder.with_name(f"{folder.name}_again")
-    greedy: Greedy = json.loads((again / "greedy.json").read_text())[ENVIRONMENT]
-    return (
-        read_results(folder),
-        read_results(again),
-        read_results(folder.with_name(f"{folder.name}_follow_up")),
-        greedy,
-    )
+def read(folder: Path) -> tuple[StudyResults, StudyResults | None, StudyResults | None, Greedy]:
+    """The study's results, those of the same runs made again and of its follow-up, and the likeliest replies."""
+    again, longer = (folder.with_name(f"{folder.name}_{name}") for name in ("again", "follow_up"))
+    greedy = next((file for file in (again / "greedy.json", folder / "greedy.json") if file.is_file()), None)
+    others = [read_results(each) if each.is_dir() else None for each in (again, longer)]
+    return read_results(folder), *others, json.loads(greedy.read_text())[ENVIRONMENT] if greedy else {}
 
 
 def main() -> None:
