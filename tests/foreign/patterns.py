@@ -18,8 +18,8 @@ from typing import Any
 
 parser, constants = re._parser, re._constants  # type: ignore[attr-defined]  # no public module parses a pattern
 SMALL, LARGE = 1_000, 4_000
-MOST_RATIO, MOST_SECONDS, LEAST_SECONDS, TRIES = 6.0, 0.25, 0.001, 4
-"""Below `LEAST_SECONDS` no ratio is measured: what is quadratic takes 8 ms for `LARGE` characters."""
+MOST_RATIO, MOST_SECONDS, LEAST_SECONDS, TRIES = 6.0, 0.25, 0.0002, 4
+"""Below `LEAST_SECONDS` no ratio is measured: what is quadratic takes 0.7 ms or more for `LARGE` characters."""
 
 
 MOST_ENDS = 2
