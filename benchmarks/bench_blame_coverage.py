@@ -4,8 +4,9 @@
 
 An episode is three calls; each is right with a chance of its own, and the return is 1 if all are. The effect of call t
 is then known: the product of the chances before it, p (1 - p), and the squared product of the chances after it. A run
-is 40 episodes whose calls are answered anew four times. A line has, for each call, the true effect, the share of the
-intervals that contain it with its 95% interval (Wilson), and their mean width beside that of the bootstrap alone.
+is 40 episodes whose calls are answered anew four times. A row has, for each call, the true effect, how many of the
+intervals contain it, in percent with Wilson's interval, and their mean width; then both without the floor that `blame`
+gives to the upper end where no or few sampled outcomes varied (the bootstrap alone).
 """
 
 from __future__ import annotations
@@ -50,46 +51,52 @@ def played(rng: random.Random, chances: tuple[float, ...]) -> tuple[CallsAnew, l
     return anew, continued
 
 
-def widths_of_the_bootstrap(anew: CallsAnew, continued: list[dict[str, Any]]) -> list[float]:
-    """The widths of the intervals without the lower bound of their upper ends."""
+def by_the_bootstrap(anew: CallsAnew, continued: list[dict[str, Any]]) -> list[tuple[float, float]]:
+    """The intervals without the lower bound of their upper ends."""
     returns: dict[tuple[int, int], list[dict[str, float]]] = {}
     for each in continued:
         returns.setdefault((each["instance"]["index"], anew.call_of(each["sample"])[0]), []).append(each["returns"])
     effects = [
         squares([returns[index, call] for call in range(3)], each["returns"]) for index, each in enumerate(anew.rows)
     ]
-    ends = [studentized_bootstrap(own) for own in zip(*effects, strict=True)]
-    return [high - low for low, high in ends]
+    return [studentized_bootstrap(own) for own in zip(*effects, strict=True)]
+
+
+def cells(intervals: list[tuple[float, float]], truth: float) -> str:
+    """How many contain the true effect, and their mean width."""
+    within, number = sum(low <= truth <= high for low, high in intervals), len(intervals)
+    low, high = wilson(within, number)
+    width = sum(high - low for low, high in intervals) / number
+    return f"{100 * within / number:.1f} [{100 * low:.1f}, {100 * high:.1f}] | {width:.3f}"
 
 
 def main() -> None:
-    """Print a line for each chain."""
+    """Print a row for each call of each chain."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--only", choices=CHAINS, help="one chain")
     args = parser.parse_args()
+    print("| chain | call | effect | coverage, % | width | by the bootstrap alone | width |")
+    print("|---|---|---|---|---|---|---|")
     for name, chances in CHAINS.items():
         if args.only not in (None, name):
             continue
         rng = random.Random(name)
-        within, width, plain = [0] * 3, [0.0] * 3, [0.0] * 3
         truth = [
             math.prod(chances[:at]) * p * (1 - p) * math.prod(chances[at + 1 :]) ** 2 for at, p in enumerate(chances)
         ]
+        ours: list[list[tuple[float, float]]] = [[], [], []]
+        plain: list[list[tuple[float, float]]] = [[], [], []]
         for _ in range(args.runs):
             anew, continued = played(rng, chances)
             for call in anew.effects(continued)["calls"]:
-                at = int(call["agent"][-1])
-                within[at] += call["low"] <= truth[at] <= call["high"]
-                width[at] += (call["high"] - call["low"]) / args.runs
-            plain = [a + b / args.runs for a, b in zip(plain, widths_of_the_bootstrap(anew, continued), strict=True)]
-        print(f"{name}, {chances}:")
+                ours[int(call["agent"][-1])].append((call["low"], call["high"]))
+            for at, interval in enumerate(by_the_bootstrap(anew, continued)):
+                plain[at].append(interval)
         for at in range(3):
-            low, high = wilson(within[at], args.runs)
-            share = within[at] / args.runs
             print(
-                f"  call {at + 1}: effect {truth[at]:.4f}, coverage {share:.3f} [{low:.3f}, {high:.3f}], "
-                f"width {width[at]:.3f}, by the bootstrap alone {plain[at]:.3f}",
+                f"| {name}, {chances} | {at + 1} | {truth[at]:.4f} | {cells(ours[at], truth[at])} | "
+                f"{cells(plain[at], truth[at])} |",
                 flush=True,
             )
 
