@@ -89,17 +89,17 @@ def test_the_study_plays_the_same_instances_with_each_limit(monkeypatch: pytest.
 
 def test_the_curve_has_the_bound_beside_what_is_reached(tmp_path: Path) -> None:
     results, greedy = made(tmp_path), {"alone_2": {"untrained": "0001", "1": "0111", "2": "0011"}}
-    rows = {row[0]: row[1:] for row in memory_curve.table(results, greedy).rows}
+    rows = {row[0]: row[1:] for row in memory_curve.table(results, results, greedy).rows}
     # 111 notes: 4 right of 4 in 111 sequences, 3 in 111 * 36, 2 in the 5,893 left of 10,000, so (444 + 11,988 +
     # 11,786) / 40,000. In order two of four are kept, and 1 in 10 of the others is guessed.
     assert rows["2"][:2] == ["60.5%", "55.0%"]
     assert rows["2"][2].startswith("50.0% [0.0, 100.0]")  # 1/4 and 3/4; two seeds say little
-    assert rows["2"][3].startswith("62.5%")
-    assert rows["2"][6] == "25.0%"
-    assert rows["3"][:3] == ["77.8%", "77.5%", "-"]
+    assert rows["2"][3:] == ["50.0%", "62.5%"]
+    assert rows["3"] == ["77.8%", "77.5%", "-", "-", "-"]
     assert rows["8"][:2] == ["100.0%", "100.0%"]
     assert rows["two agents of 2"][2] == "100.0%"
-    memory_curve.draw(results, greedy, tmp_path / "curve.png")
+    assert memory_curve.table(results, None, {}).rows[0][4:] == ["-", "-"]
+    memory_curve.draw(results, greedy, results, tmp_path / "curve.png")
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
 
 
