@@ -2,10 +2,10 @@
 
     python benchmarks/studies/memory_curve.py benchmarks/results/study/memory
 
-`at most` is the bound of `note_taking`, by proof, for one agent whatever its model; `in order` is what one reaches
-that writes the readings down as they come and guesses the others. `again` are the same runs on another processor, and
-`likeliest replies` those of their teams (`RESULTS_again` beside the results, if it is there). Intervals are Student's
-over the seeds, at 95%. `--picture` also draws what `RESULTS_follow_up` has.
+`at most` is the bound of `note_taking`, by proof, for one agent whatever its model; `in order` is what one reaches in
+the evaluation's instances that writes the readings down as they come and guesses the others. `again` are the same runs
+on another processor, and `likeliest replies` those of their teams (`RESULTS_again`, if it is there).
+Intervals are Student's over the seeds, at 95%. `--picture` also draws what `RESULTS_follow_up` has.
 """
 
 from __future__ import annotations
@@ -36,10 +36,19 @@ def at_most(digits: int) -> float:
     return float(NoteTaking(readings=READINGS, values=VALUES, digits=digits).lone_bound())
 
 
-def in_order(digits: int) -> float:
-    """What one reaches that keeps the first readings."""
-    kept = min(digits, READINGS)
-    return (kept + (READINGS - kept) / VALUES) / READINGS
+def asked(results: StudyResults) -> Sequence[int]:
+    """The places that the questions of the evaluation's instances ask for; each once if no run has its instances."""
+    runs = (run.config["train"] for found in results.evaluation.values() for run in found)
+    train = next((each for each in runs if "eval_seeds" in each), None)
+    if train is None:
+        return range(READINGS)
+    task = NoteTaking(readings=READINGS, values=VALUES)
+    return [task.generate(seed, split=train["eval_split"]).question for seed in range(*train["eval_seeds"])]
+
+
+def in_order(digits: int, places: Sequence[int]) -> float:
+    """What one reaches that keeps the first readings, and guesses where it is asked for another place."""
+    return fmean(1.0 if place < digits else 1 / VALUES for place in places)
 
 
 def rates(results: StudyResults | None, method: str) -> Rates:
@@ -65,10 +74,10 @@ def shown(values: Rates, *, interval: bool = False) -> str:
 
 def table(results: StudyResults, again: StudyResults | None, greedy: Greedy) -> Table:
     """A row for each number of digits, and one for each team."""
-    alone = [(str(digits), f"alone_{digits}") for digits in LIMITS]
+    alone, places = [(str(digits), f"alone_{digits}") for digits in LIMITS], asked(results)
     rows = []
     for name, method in (*alone, ("two agents of 2", "team"), ("the same, one adapter", "team_shared")):
-        bounds = (at_most(int(name)), in_order(int(name))) if name.isdigit() else (1.0, 1.0)
+        bounds = (at_most(int(name)), in_order(int(name), places)) if name.isdigit() else (1.0, 1.0)
         trained = shown(rates(results, method), interval=True)
         others = (shown(rates(again, method)), shown(likeliest(greedy, method)))
         rows.append([name, *(f"{bound:.1%}" for bound in bounds), trained, *others])
