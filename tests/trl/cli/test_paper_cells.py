@@ -30,14 +30,16 @@ BENCHMARKS = [
     (name, [*CODE.findall(trained), *CODE.findall(trained)][:2], *CODE.findall(evaluated))
     for name, trained, evaluated in rows("benchmark")
 ]
-LEVELS = {level.strip("`"): [*map("".join, map(CODE.findall, own))] for _, level, *own in rows("row")}
+LEVELS = {level.strip("`"): [*map(str.split, map("".join, map(CODE.findall, own)))] for _, level, *own in rows("row")}
 SETTINGS = {"games": ("sudoku", "sokoban", "plan_path"), "programs": ("live_code_bench", "apps", "code_contests")}
 
 
 def workflow_of(level: str, env: str) -> str:
     """The workflow that the page's table of rows names for a benchmark."""
     column = next((i for i, names in enumerate(SETTINGS.values()) if env in names), 2)
-    return LEVELS[level][column]
+    option, name = LEVELS[level][column]
+    assert option == "--workflow"
+    return name
 
 
 def made(words: list[str], workflow: str) -> Any:
