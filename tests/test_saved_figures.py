@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from statistics import median
+from typing import Any
 
 import pytest
 
@@ -13,7 +15,8 @@ BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 sys.path += [str(BENCHMARKS), str(BENCHMARKS / "studies")]
 
 import memory_curve  # noqa: E402
-from quotes import MARKED, ROOT, STUDIED, pages, quoted, table  # noqa: E402
+from figures import from_record  # noqa: E402
+from quotes import MARKED, ROOT, STUDIED, newest, pages, quoted, table  # noqa: E402
 
 from pettingllms_envs.evaluation.statistics import wilson  # noqa: E402
 from pettingllms_envs.reports.blocks import markdown  # noqa: E402
@@ -61,6 +64,32 @@ def test_pages_quote_the_newest_figures_that_are_saved() -> None:
         assert text.count("<!-- study") == len(STUDIED.findall(text)), f"{page}: a mark is not as quotes.py reads it"
         assert quoted(text, page.parent) == text, f"{page}: python benchmarks/quotes.py writes its tables anew"
     assert number >= 4
+
+
+def test_the_speeds_of_the_results_are_the_newest_that_are_saved() -> None:
+    def figures(suite: str) -> dict[str, Any]:
+        _, saved, _ = newest("intel-xeon-processor-2-cores", suite, BENCHMARKS / "results")
+        assert saved["date"][:10] in speed, f"docs/results.md does not have the date of {suite}"
+        return {each.name: each for each in map(from_record, saved["figures"])}
+
+    def times(figure: Any) -> float:
+        return median(figure.ratios)
+
+    _, _, speed = (ROOT / "docs" / "results.md").read_text("utf-8").partition("\n## Speed\n")
+    trained, update = figures("end_to_end"), figures("update")
+    as_trl = times(trained["trained, ours, samples as TRL does, 0.4M, 8 x 8 x 32"])
+    whole = times(trained["trained, ours, 0.4M, 8 x 8 x 32"])
+    assert f"{whole:.1f} times TRL's `GRPOTrainer`, with TRL's sampler {as_trl:.1f} |" in speed
+    shapes = [times(each) for name, each in update.items() if name.startswith("update, P=")]
+    least = [1 / times(each) for name, each in update.items() if name.startswith("update's peak memory, P=")]
+    assert (
+        f"{min(shapes):.1f} to {max(shapes):.1f} times TRL's speed, in {min(least):.1f} to {max(least):.1f} " in speed
+    )
+    assert f"| {times(figures('math')['a reply of a group, graded']):.0f} times TRL's |" in speed
+    sandbox = figures("sandbox")["fork per test (namespaces), fork per test / reference's flags"]
+    assert f"| {times(sandbox):.0f} times the reference implementation's |" in speed
+    outside = figures("step")["a step's share outside, 0.4M, lora"]
+    assert f"| {median(outside.ours):.1%} |" in speed
 
 
 def test_the_curve_of_memory_is_what_its_command_prints() -> None:

@@ -2,8 +2,8 @@
 
 A question has three hops, and the facts are in two archives in turn. A librarian sees one archive and tells the other
 what it found; the answerer sees messages only. A search finds two facts about a name, and the question says which one
-counts. Who reads one archive, or gets no messages, is right in at most one episode of eight, whatever its model and
-its strategy (docs/cooperation.md has the proof), and so is who does not read the question.
+counts. Who reads one archive, or gets no messages, is right in at most one fresh question of eight, whatever its
+model and its strategy (docs/cooperation.md has the proof), and so is who does not read the question.
 
 1. A model of 0.3M parameters that has imitated careless replies is loaded (`benchmarks/studies/bases.py` made it).
 2. AT-GRPO trains an adapter for each agent, with the reward for what a message tells its reader.
@@ -119,7 +119,7 @@ def run(options: Any) -> None:
     print(f"{beginning}, {len(some['successes'])} instances (references.json):\n\n{interval_table(beside)}\n")
     low = share(rows["team, trained"])[1]
     word = "above" if low > bound else "not above"
-    print(f"Who reads one archive, or gets no messages, is right in at most {bound:.1%}: a theorem.")
+    print(f"Who reads one archive, or gets no messages, is right in at most {bound:.1%} of fresh questions: a theorem.")
     print(f"The trained team's interval is {word} it. Tokens generated in training: {counter.total:,}")
     print(f"{time.perf_counter() - began:.0f} s, {memory():.1f} GiB at most\n")
     print(f"picture:     {output / 'curve.png'}")
