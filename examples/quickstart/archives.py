@@ -119,7 +119,7 @@ def run(options: Any) -> None:
     print(f"{beginning}, {len(some['successes'])} instances (references.json):\n\n{interval_table(beside)}\n")
     low = share(rows["team, trained"])[1]
     word = "above" if low > bound else "not above"
-    print(f"Who reads one archive, or gets no messages, is right in at most {bound:.1%} of fresh questions: a theorem.")
+    print(f"Who reads one archive or gets no messages is right in at most {bound:.1%} of fresh questions: a theorem.")
     print(f"The trained team's interval is {word} it. Tokens generated in training: {counter.total:,}")
     print(f"{time.perf_counter() - began:.0f} s, {memory():.1f} GiB at most\n")
     print(f"picture:     {output / 'curve.png'}")
